@@ -1,0 +1,188 @@
+"""Private, atomic files: 0600 files and 0700 folders that are whole or absent."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_CHUNK = 1 << 20
+
+
+def private_dir(path: Path | str) -> Path:
+    """Returns the folder, made (with its parents) readable by its owner alone.
+
+    Folders that exist already keep the mode their owner gave them.
+    """
+    path = Path(path)
+    missing = []
+    folder = path
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for folder in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+    return path
+
+
+def _sync_dir(path: Path) -> None:
+    # A rename is durable only once its folder has reached the disk.
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_atomic(path: Path | str, data: bytes | str) -> Path:
+    """Returns the path after the whole content stands there under mode 0600."""
+    path = Path(path)
+    private_dir(path.parent)
+    raw = data.encode("utf-8") if isinstance(data, str) else data
+    # mkstemp makes 0600 files whatever the umask.
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(raw)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+    _sync_dir(path.parent)
+    return path
+
+
+def write_json(path: Path | str, content: Any) -> Path:
+    """Returns the path after the content stands there as JSON (NaN is refused)."""
+    text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False, default=_plain)
+    return write_atomic(path, text + "\n")
+
+
+def read_json(path: Path | str) -> Any:
+    """Returns the content of a JSON file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        json.JSONDecodeError: the file is not whole.
+    """
+    return json.loads(Path(path).read_bytes())
+
+
+@contextlib.contextmanager
+def atomic_dir(path: Path | str) -> Iterator[Path]:
+    """Yields a temporary folder that becomes ``path`` when the block ends without an error.
+
+    A folder that stands there already is replaced.
+    """
+    path = Path(path)
+    private_dir(path.parent)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            file.chmod(0o700 if file.is_dir() else 0o600)
+            if file.is_file():
+                _sync_dir(file)
+        if path.exists():
+            # rename() refuses a folder that isn't empty: move the old one aside first.
+            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+            os.replace(path, old / "content")
+            os.replace(temporary, path)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            os.replace(temporary, path)
+        _sync_dir(path.parent)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def save_arrays(folder: Path | str, **arrays: np.ndarray) -> Path:
+    """Returns the folder, which holds one ``.npy`` file per array (so that each can be mapped)."""
+    with atomic_dir(folder) as temporary:
+        for name, array in arrays.items():
+            np.save(temporary / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+    return Path(folder)
+
+
+def load_arrays(folder: Path | str, mmap: bool = True) -> dict[str, np.ndarray]:
+    """Returns the arrays of a folder by name, mapped read-only unless ``mmap`` is false."""
+    arrays = {}
+    for file in sorted(Path(folder).glob("*.npy")):
+        # A mapping of zero bytes is refused by the system, so empty arrays are read.
+        mode = "r" if mmap and file.stat().st_size > 256 else None
+        arrays[file.stem] = np.load(file, mmap_mode=mode, allow_pickle=False)
+    return arrays
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def digest(*parts: Any) -> str:
+    """Returns 32 hex digits that name the content of the parts (JSON values, bytes, arrays)."""
+    state = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            state.update(f"array {part.dtype.str} {part.shape} ".encode())
+            state.update(np.ascontiguousarray(part).data)
+        elif isinstance(part, (bytes, bytearray, memoryview)):
+            state.update(f"bytes {len(part)} ".encode())
+            state.update(part)
+        else:
+            text = json.dumps(part, sort_keys=True, ensure_ascii=False, default=_plain)
+            raw = text.encode("utf-8", "surrogatepass")
+            state.update(f"json {len(raw)} ".encode())
+            state.update(raw)
+    return state.hexdigest()
+
+
+def file_digest(path: Path | str) -> str:
+    """Returns the 32 hex digits that name a file's content."""
+    state = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            state.update(chunk)
+    return state.hexdigest()
+
+
+@contextlib.contextmanager
+def lock(path: Path | str, wait: bool = True) -> Iterator[int]:
+    """Yields the handle of a file that this process alone holds locked.
+
+    The system frees the lock when the process ends, however it ends.
+
+    Raises:
+        BlockingIOError: another process holds it and ``wait`` is false.
+    """
+    path = Path(path)
+    private_dir(path.parent)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield handle
+    finally:
+        os.close(handle)

@@ -1,0 +1,1 @@
+"""Text: tokens, sentences and offsets into the original."""
