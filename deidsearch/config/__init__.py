@@ -1,0 +1,1 @@
+"""The grid: models, lines, search space."""
