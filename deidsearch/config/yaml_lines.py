@@ -14,6 +14,8 @@ import yaml
 from deidsearch.errors import InputError
 
 Loc = tuple[str | int, ...]
+_PLAIN_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+_MOST_LEVELS, _MOST_VALUES = 30, 200_000
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
@@ -87,7 +89,14 @@ def load_yaml(path: Path, overrides: Sequence[str] = ()) -> LinedYaml:
 def _build(node: yaml.Node, loc: Loc, lined: LinedYaml, faults: list[InputError]) -> Any:
     where = f"{lined.name}:{node.start_mark.line + 1}"
     lined.places.setdefault(loc, where)
+    # An alias that holds itself never ends, and a few nested ones can stand for billions of values.
+    if len(loc) > _MOST_LEVELS or len(lined.places) > _MOST_VALUES:
+        raise InputError("too many levels or values", where, "Take out nested aliases (*name).")
+    if not isinstance(node, yaml.ScalarNode) and node.tag not in _PLAIN_TAGS:
+        raise InputError(f"the tag {node.tag!r} is not allowed in a grid", where, "Take it out.")
     if isinstance(node, yaml.MappingNode):
+        # Resolves merge keys (<<: *defaults).
+        yaml.constructor.SafeConstructor().flatten_mapping(node)  # type: ignore[no-untyped-call]
         content: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             key = _scalar(key_node)

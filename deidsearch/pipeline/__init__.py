@@ -1,0 +1,1 @@
+"""The steps of one grid, in order."""

@@ -1,0 +1,114 @@
+"""The output folder of a sweep: what lies where, and whose it is."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from deidsearch.config.load import Grid
+from deidsearch.errors import InputError
+from deidsearch.files import private_dir, read_json, write_json
+
+# What a sweep makes in its output; --fresh removes these and nothing else.
+_MADE = (
+    "cache", "mlflow-artifacts", "models", "report", "tmp", "trainings", "trials",
+    "grid.resolved.yaml", "mlflow.db", "plan.json", "store.duckdb", "store.duckdb.wal",
+    "sweep.json", "lock", ".lock",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The places of a sweep's files under its output folder."""
+
+    root: Path
+
+    @property
+    def store(self) -> Path:
+        """Dictionaries, ratios, sentences and cells."""
+        return self.root / "store.duckdb"
+
+    @property
+    def cache(self) -> Path:
+        """Arrays of the steps, each in a folder named by its content digest."""
+        return self.root / "cache"
+
+    @property
+    def temporary(self) -> Path:
+        """Spill files; emptied at start and end, since they hold note text."""
+        return self.root / "tmp"
+
+    @property
+    def plan(self) -> Path:
+        """The planned cells, for the commands that only read."""
+        return self.root / "plan.json"
+
+    @property
+    def report(self) -> Path:
+        """The page and its figures."""
+        return self.root / "report"
+
+    @property
+    def best(self) -> Path:
+        """The exported best model."""
+        return self.root / "models" / "best"
+
+    def empty_temporary(self) -> None:
+        """Removes what a run left in the folder for spill files."""
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        private_dir(self.temporary)
+
+
+def open_workspace(grid: Grid, make: bool = True) -> Workspace:
+    """Returns the workspace of a grid, made where there is none.
+
+    Args:
+        grid: whose sweep it is.
+        make: make the folder; otherwise a missing one is an error.
+
+    Raises:
+        InputError: the folder belongs to another sweep, or to somebody else's files.
+    """
+    root = grid.output
+    where = grid.place("output")
+    marker = root / "sweep.json"
+    if marker.is_file():
+        owner = read_json(marker).get("name")
+        if owner != grid.config.name:
+            raise InputError(
+                f"the output folder {root} belongs to the sweep {owner!r}, "
+                f"this one is {grid.config.name!r}",
+                where,
+                "Name another folder under 'output', or give the grid its old name.",
+            )
+        return Workspace(root)
+    if root.is_file() or (root.is_dir() and any(root.iterdir())):
+        raise InputError(
+            f"the output folder {root} holds files that are not of a sweep",
+            where,
+            "Name a new folder under 'output'.",
+        )
+    if not make:
+        raise InputError(
+            f"there is no sweep in {root} yet", where, f"Start it: deidsearch run {grid.path}"
+        )
+    try:
+        private_dir(root)
+        write_json(marker, {"name": grid.config.name})
+    except OSError as error:
+        raise InputError(
+            f"the output folder {root} cannot be made ({error.strerror})", where
+        ) from None
+    return Workspace(root)
+
+
+def remove_output(grid: Grid) -> None:
+    """Removes what the grid's sweep made in its output folder, and nothing else."""
+    workspace = open_workspace(grid)
+    for name in _MADE:
+        path = workspace.root / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
