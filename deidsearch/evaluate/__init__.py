@@ -1,0 +1,1 @@
+"""Scores of predicted mentions against human annotation, with intervals (METHOD §9)."""
