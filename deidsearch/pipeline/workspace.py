@@ -14,7 +14,7 @@ from deidsearch.files import private_dir, read_json, write_json
 _MADE = (
     "cache", "mlflow-artifacts", "models", "report", "tmp", "trainings", "trials",
     "grid.resolved.yaml", "mlflow.db", "plan.json", "store.duckdb", "store.duckdb.wal",
-    "sweep.json", "lock", ".lock",
+    "sweep.json", "driver.lock", "mlflow",
 )  # fmt: skip
 
 

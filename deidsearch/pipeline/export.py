@@ -1,0 +1,144 @@
+"""``deidsearch annotate``: the corpus as annotated under one ceiling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deidsearch.annotate.ceilings import tag_identifiers
+from deidsearch.annotate.postprocess import annotate
+from deidsearch.annotate.ratios import count_occurrences, sentence_ratios
+from deidsearch.annotate.training_sets import training_set
+from deidsearch.config.load import Grid
+from deidsearch.errors import InputError, did_you_mean
+from deidsearch.pipeline.inputs import missing_files, require_variables, rules_of
+from deidsearch.pipeline.plan import first_sentences
+from deidsearch.pipeline.prepare import Preparation
+from deidsearch.pipeline.workspace import open_workspace
+from deidsearch.progress import Console
+from deidsearch.records import Document, Span, SpanTable
+from deidsearch.search.driver import driver_lock
+from deidsearch.store.corpus import StoredSentences, sentence_records
+from deidsearch.store.database import Database
+
+_BATCH = 10_000
+
+
+def parse_ceiling(text: str, types: tuple[str, ...]) -> float | dict[str, float] | None:
+    """Returns a ceiling from "512", "NAME=512,STREET=64" or "none".
+
+    Raises:
+        InputError: it is none of these.
+    """
+    where = "--ceiling"
+    try:
+        if text.strip().lower() in ("none", "null"):
+            return None
+        if "=" not in text:
+            number = float(text)
+            if not 0 < number < float("inf"):
+                raise ValueError
+            return number
+        ceilings = {}
+        for part in text.split(","):
+            name, _, raw = part.partition("=")
+            if name.strip() not in types:
+                raise InputError(
+                    f"{name.strip()!r} is no type", where, did_you_mean(name.strip(), types)
+                )
+            ceilings[name.strip()] = float(raw)
+            if not 0 < ceilings[name.strip()] < float("inf"):
+                raise ValueError
+        return ceilings
+    except ValueError:
+        raise InputError(
+            f"{text!r} is no ceiling", where, "Use a number above 0, or NAME=512,STREET=64."
+        ) from None
+
+
+def annotate_corpus(
+    grid: Grid,
+    ceiling: float | dict[str, float] | None,
+    out: Path,
+    form: str,
+    training: bool,
+    console: Console,
+) -> int:
+    """Returns the number of sentences written.
+
+    Args:
+        grid: the sweep's grid.
+        ceiling: the ceiling.
+        out: file, or folder for brat.
+        form: jsonl, pure, conll or brat.
+        training: only the training set of that ceiling; otherwise every available sentence.
+        console: told of the steps.
+
+    Raises:
+        InputError: the target exists, or the grid has no corpus.
+    """
+    from deidsearch.formats import write_documents
+
+    require_variables(grid)
+    faults, _ = missing_files(grid)
+    if faults:
+        raise InputError.many(faults)
+    if out.exists():
+        raise InputError("this exists already", str(out), "Choose another name.")
+    config = next((c.config for c in grid.cells if not c.upper_bound), None)
+    if config is None or config.corpus is None or not config.dictionaries:
+        raise InputError("the grid has no dictionaries or no corpus", grid.path.name)
+    workspace = open_workspace(grid)
+    with driver_lock(workspace.root), Database(workspace.store, workspace.temporary) as database:
+        preparation = Preparation(grid, workspace, database, console)
+        lexicon, corpus = preparation.lexicon(config), preparation.corpus(config)
+        wanted = grid.config.training.sentences or len(corpus.sentences.tokens)
+        num = min(wanted, len(corpus.sentences.tokens))
+        rules = rules_of(config.annotation)
+        matches = preparation.matches(lexicon, corpus).until(num)
+        dictionary = lexicon.dictionary
+        occurrences = count_occurrences(matches, len(dictionary.key))
+        ratio = sentence_ratios(dictionary, occurrences, num, rules.type_dominance)
+        tags = tag_identifiers(dictionary, ratio, rules, [ceiling])
+        tokens = first_sentences(corpus.sentences.tokens, num)
+        annotation = annotate(matches, tokens, corpus.sentences.key, dictionary, tags, rules)
+        if training:
+            found = training_set(annotation, 0, corpus.sentences.keep)
+            rows, spans = found.sentence, found.mentions
+        else:
+            rows = np.arange(num, dtype=np.int64)
+            spans = annotation.mentions(0)
+        with console.step("writing", len(rows)) as advance:
+            documents = _documents(
+                database, corpus.digest, corpus.sentences, rows, spans, config.types, advance
+            )
+            return write_documents(out, documents, form)
+
+
+def _documents(
+    database: Database,
+    digest: str,
+    sentences: StoredSentences,
+    rows: np.ndarray,
+    spans: SpanTable,
+    types: tuple[str, ...],
+    advance: Any,
+) -> Iterator[Document]:
+    """Yields each sentence as a document of its own, with its mentions in characters."""
+    tokens = sentences.tokens
+    bounds = np.searchsorted(spans.sentence, np.arange(len(rows) + 1))
+    for start in range(0, len(rows), _BATCH):
+        batch = rows[start : start + _BATCH]
+        for offset, record in enumerate(sentence_records(database, digest, batch)):
+            position = start + offset
+            first = int(tokens.offsets[batch[offset]])
+            found = []
+            for span in range(bounds[position], bounds[position + 1]):
+                begin = tokens.start_char[first + spans.start_token[span]]
+                end = tokens.end_char[first + spans.end_token[span] - 1]
+                found.append(Span(int(begin), int(end), types[spans.label[span]]))
+            yield Document(record.id, record.text, tuple(found))
+        advance(len(batch))

@@ -1,0 +1,177 @@
+"""From the grid's sections to the plain arguments of the steps, files checked on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deidsearch.config.grid import Annotation, GoldSet, GridConfig
+from deidsearch.config.load import Grid
+from deidsearch.errors import InputError
+
+if TYPE_CHECKING:
+    from deidsearch.annotate.ceilings import Rules
+    from deidsearch.store.corpus import CorpusSource
+    from deidsearch.store.dictionaries import Source, WordList
+
+
+def data_paths(grid: Grid, config: GridConfig) -> Iterable[tuple[str, str]]:
+    """Yields (dotted field, path as written) of every data file that a cell reads."""
+    for name, sources in config.dictionaries.items():
+        for number, source in enumerate(sources):
+            yield f"dictionaries.{name}.{number}.path", source.path
+    for number, words in enumerate(config.non_identifiers):
+        yield f"non_identifiers.{number}.path", words.path
+    if config.corpus is not None:
+        paths = config.corpus.path
+        for path in (paths,) if isinstance(paths, str) else paths:
+            yield "corpus.path", path
+    yield "gold.validation.path", config.gold.validation.path
+    for name, gold in config.gold.test.items():
+        yield f"gold.test.{name}.path", gold.path
+    if config.gold.train is not None:
+        yield "gold.train.path", config.gold.train.path
+
+
+def missing_files(grid: Grid) -> tuple[list[InputError], list[str]]:
+    """Returns faults for files that aren't there, and warnings for those that can't be verified.
+
+    A path under a variable without a value may exist on the machine where the grid will run.
+    """
+    faults: list[InputError] = []
+    warnings: list[str] = []
+    seen: set[str] = set()
+    for cell in grid.cells:
+        for field, written in data_paths(grid, cell.config):
+            if written in seen:
+                continue
+            seen.add(written)
+            where = grid.place(field)
+            if "${" in written:
+                warnings.append(f"{where}: not verified, a variable in {written!r} has no value.")
+                continue
+            path = grid.resolve(written)
+            if any(sign in written for sign in "*?["):
+                if not any(path.parent.glob(path.name)):
+                    faults.append(InputError(f"no file matches {written!r}", where))
+            elif not path.exists():
+                faults.append(
+                    InputError(
+                        f"there is no file {written!r}",
+                        where,
+                        f"Looked in {path.parent}; paths start from the grid's folder.",
+                    )
+                )
+    return faults, warnings
+
+
+def require_variables(grid: Grid) -> None:
+    """Raises an error for variables that the grid names and the environment lacks.
+
+    Raises:
+        InputError: names them.
+    """
+    if grid.unset:
+        names = ", ".join(sorted(grid.unset))
+        raise InputError(
+            f"the grid uses variables without a value: {names}",
+            grid.path.name,
+            "Set them, or give a default: ${NAME:-value}.",
+        )
+
+
+def identifier_sources(grid: Grid, config: GridConfig) -> dict[str, list[Source]]:
+    """Returns the dictionary sources of each type, with absolute paths."""
+    from deidsearch.store.dictionaries import Source
+
+    return {
+        name: [
+            Source(
+                path=grid.resolve(source.path),
+                identifier=source.identifier,
+                count=source.count,
+                scale=source.scale,
+                encoding=source.encoding,
+                separator=source.separator,
+                suffixes=source.suffixes,
+                variants=source.variants,
+            )
+            for source in sources
+        ]
+        for name, sources in config.dictionaries.items()
+    }
+
+
+def word_lists(grid: Grid, config: GridConfig) -> list[WordList]:
+    """Returns the non-identifier lists, with absolute paths."""
+    from deidsearch.store.dictionaries import WordList
+
+    return [
+        WordList(
+            name=words.name,
+            path=grid.resolve(words.path),
+            column=words.column,
+            encoding=words.encoding,
+            separator=words.separator,
+            split=words.split,
+            lowercase_entries_only=words.lowercase_entries_only,
+        )
+        for words in config.non_identifiers
+    ]
+
+
+def corpus_sources(grid: Grid, config: GridConfig) -> list[CorpusSource]:
+    """Returns the corpus's files, with absolute paths."""
+    from deidsearch.store.corpus import CorpusSource
+
+    corpus = config.corpus
+    assert corpus is not None
+    paths = (corpus.path,) if isinstance(corpus.path, str) else corpus.path
+    return [
+        CorpusSource(
+            path=grid.resolve(path),
+            text=corpus.text,
+            id=corpus.id,
+            unit=corpus.unit,
+            encoding=corpus.encoding,
+            separator=corpus.separator,
+        )
+        for path in paths
+    ]
+
+
+def rules_of(annotation: Annotation) -> Rules:
+    """Returns the annotation rules apart from the ceiling."""
+    from deidsearch.annotate.ceilings import Rules
+
+    multiword = annotation.multiword_ambiguous
+    if isinstance(multiword, dict):
+        multiword = frozenset(name for name, chosen in multiword.items() if chosen) or False
+    return Rules(
+        floor=annotation.floor,
+        scope=annotation.scope,
+        type_dominance=annotation.type_dominance,
+        multiword_ambiguous=multiword,
+        initials=annotation.initials,
+    )
+
+
+def gold_sets(config: GridConfig) -> dict[str, GoldSet]:
+    """Returns the gold sets by name: "validation", the tests, and "train" where there is one."""
+    sets = {"validation": config.gold.validation, **config.gold.test}
+    if config.gold.train is not None:
+        sets["train"] = config.gold.train
+    return sets
+
+
+def gold_unit(config: GridConfig, gold: GoldSet) -> str:
+    """Returns what a record of a gold set is: as for the corpus unless it says otherwise."""
+    if gold.unit is not None:
+        return gold.unit
+    return config.corpus.unit if config.corpus is not None else "document"
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Returns whether a path lies in a folder."""
+    return folder in path.parents

@@ -1,0 +1,257 @@
+"""The whole sweep of a grid: prepare, plan, train, score, export, report."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from deidsearch import __version__
+from deidsearch.config.load import Grid
+from deidsearch.errors import InputError, RunError
+from deidsearch.evaluate.bootstrap import save_counts
+from deidsearch.evaluate.choice import choose
+from deidsearch.evaluate.summary import Evaluation, evaluate
+from deidsearch.files import atomic_dir, private_dir, write_atomic, write_json
+from deidsearch.pipeline.inputs import missing_files, require_variables
+from deidsearch.pipeline.plan import CellPlan, Planner
+from deidsearch.pipeline.prepare import Preparation
+from deidsearch.pipeline.results import (
+    best_of,
+    describe_sweep,
+    read_results,
+    save_plan,
+    write_sweep_report,
+)
+from deidsearch.pipeline.workspace import Workspace, open_workspace, remove_output
+from deidsearch.progress import Console
+from deidsearch.quiet import allow_hub, silence
+from deidsearch.search.driver import driver_lock
+from deidsearch.search.progress import Reporter
+from deidsearch.search.sweep import Sweep
+from deidsearch.search.task import load_predictions
+from deidsearch.search.tune import Resources
+from deidsearch.store.database import Database
+from deidsearch.store.ledger import (
+    FAILED,
+    CellState,
+    PlannedCell,
+    read_training,
+    training_folder,
+    trial_folder,
+)
+from deidsearch.track.tracker import Tracker
+
+__all__ = ["Outcome", "remove_output", "run_grid"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run has come to: the best trial, the report's page, cells that failed."""
+
+    best: dict[str, Any] | None
+    report: Path | None
+    failed: int
+
+
+class RunWatcher(Console, Reporter, Protocol):  # type: ignore[misc]
+    """Whoever watches a run hears of its steps and of its trials."""
+
+
+def run_grid(grid: Grid, watcher: RunWatcher) -> Outcome:
+    """Returns the outcome after every pending cell of the grid has been run.
+
+    Raises:
+        InputError: the grid, its files or its output folder are wrong; nothing was written.
+        RunError: another driver is at work, or the disk is full.
+        Interrupted: stopped by the user; run again to go on.
+    """
+    require_variables(grid)
+    faults, _ = missing_files(grid)
+    if faults:
+        raise InputError.many(faults)
+    for warning in grid.warnings:
+        watcher.warn(warning)
+    verify_encoders(grid)
+    workspace = open_workspace(grid)
+    with driver_lock(workspace.root):
+        workspace.empty_temporary()
+        try:
+            return _run_locked(grid, workspace, watcher)
+        finally:
+            workspace.empty_temporary()
+
+
+def verify_encoders(grid: Grid) -> None:
+    """Checks that each encoder is there, before any work.
+
+    Raises:
+        InputError: one is not.
+    """
+    from deidsearch.train.encoder import resolve_encoder
+
+    silence()
+    for name in dict.fromkeys(cell.config.model.encoder for cell in grid.cells):
+        ref = resolve_encoder(name, grid.base)
+        if ref.kind == "hub":
+            allow_hub()
+
+
+def _run_locked(grid: Grid, workspace: Workspace, watcher: RunWatcher) -> Outcome:
+    private_dir(workspace.temporary)
+    with Database(workspace.store, workspace.temporary) as database:
+        preparation = Preparation(grid, workspace, database, watcher)
+        plans = Planner(preparation).plan(grid.cells)
+        by_key = {plan.planned.key: plan for plan in plans}
+        cells = [plan.planned for plan in plans]
+        # What a reading command shows must be the plan that is being run.
+        save_plan(workspace, cells, {key: plan.marks for key, plan in by_key.items()})
+        write_atomic(
+            workspace.root / "grid.resolved.yaml",
+            yaml.safe_dump(grid.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True),
+        )
+        sweep = Sweep(
+            workspace.root,
+            cells,
+            lambda cell: score_cell(workspace, by_key[cell.key]),
+            name=grid.config.name,
+            params=_shared_settings(cells),
+            resources=Resources(
+                address=grid.config.ray.address,
+                cpus=grid.config.ray.cpus_per_trial,
+                gpus=grid.config.ray.gpus_per_trial,
+                max_concurrent=grid.config.search.max_concurrent,
+            ),
+            tracker=_tracker(grid, workspace),
+            reporter=watcher,
+            database=database,
+            finish=lambda tracker: _finish(grid, workspace, tracker),
+        )
+        states = sweep.run()
+    return _outcome(grid, workspace, states)
+
+
+def _tracker(grid: Grid, workspace: Workspace) -> Tracker:
+    from deidsearch.track.mlflow_tracker import MlflowTracker
+
+    tracking = grid.config.tracking
+    return MlflowTracker(
+        workspace.root,
+        uri=tracking.uri,
+        experiment=tracking.experiment or grid.config.name,
+        log_text=tracking.log_text,
+    )
+
+
+def _shared_settings(cells: list[PlannedCell]) -> dict[str, Any]:
+    """Returns the settings that all cells have in common."""
+    first = dict(cells[0].settings) if cells else {}
+    return {
+        path: value
+        for path, value in first.items()
+        if all(cell.settings.get(path) == value for cell in cells)
+    }
+
+
+def score_cell(workspace: Workspace, plan: CellPlan) -> dict[str, Any]:
+    """Returns a cell's result from the predictions that its training left (METHOD §9).
+
+    Validation comes first: the operating points found there are the ones that tests are held to.
+    """
+    folder = training_folder(workspace.root, plan.planned.training)
+    record: Mapping[str, Any] = read_training(folder).record
+    config = plan.cell.config
+    blocks: dict[str, Evaluation] = {}
+    for name in ("validation", *(name for name in plan.views if name != "validation")):
+        thresholds = blocks["validation"].model.get("operating") if blocks else None
+        blocks[name] = evaluate(
+            plan.views[name],
+            load_predictions(folder, name),
+            plan.baselines.get(name),
+            max_span_width=config.model.max_span_width,
+            thresholds=thresholds,
+            resamples=config.evaluation.resamples,
+            seed=config.evaluation.seed,
+        )
+        save_counts(
+            trial_folder(workspace.root, plan.planned.key) / f"counts-{name}",
+            blocks[name].counts,
+            blocks[name].dictionary_counts,
+        )
+    tests = {name: block.model for name, block in blocks.items() if name != "validation"}
+    dictionary = {
+        name: block.dictionary for name, block in blocks.items() if block.dictionary is not None
+    }
+    return {
+        **plan.marks,
+        "validation": blocks["validation"].model,
+        "test": next(iter(tests.values()), None),
+        "tests": tests,
+        "dictionary": dictionary or None,
+        "training_sentences": plan.training_sentences,
+        "mentions": plan.training_mentions,
+        "available_sentences": plan.available_sentences,
+        "seconds": record.get("seconds"),
+        "best_epoch": record.get("best_epoch"),
+        "versions": {"deidsearch": __version__, **(record.get("versions") or {})},
+        "digests": plan.digests,
+        "model": f"trainings/{plan.planned.training}",
+    }
+
+
+def _finish(grid: Grid, workspace: Workspace, tracker: Tracker) -> None:
+    """Exports the best model and writes the report, also to the tracker."""
+    _, results = read_results(workspace)
+    choice = choose(results, grid.config.search.metric)
+    if choice.best is None:
+        return
+    export_best(workspace, dict(choice.best.best_cell))
+    write_sweep_report(grid)
+    tracker.artifacts(workspace.report)
+
+
+def export_best(workspace: Workspace, result: Mapping[str, Any]) -> Path:
+    """Returns the folder of the best model, which needs neither the sweep nor a hub.
+
+    Raises:
+        RunError: the training's files are gone.
+    """
+    folder = training_folder(workspace.root, str(result["training"]))
+    model = folder / "model"
+    if not model.is_dir():
+        raise RunError(
+            "the best model's files are gone",
+            where=f"trainings/{folder.name}",
+            mend="Run the sweep again: it trains this model anew.",
+        )
+    with atomic_dir(workspace.best) as temporary:
+        shutil.copytree(model, temporary, dirs_exist_ok=True)
+        write_json(
+            temporary / "sweep.json",
+            {
+                "cell": result["cell"],
+                "training": result["training"],
+                "settings": dict(result["settings"]),
+                "validation": result["validation"],
+                "versions": result["versions"],
+                "digests": result["digests"],
+            },
+        )
+    return workspace.best
+
+
+def _outcome(grid: Grid, workspace: Workspace, states: list[CellState]) -> Outcome:
+    page = workspace.report / "report.html"
+    return Outcome(
+        best=best_of(grid),
+        report=page if page.is_file() else None,
+        failed=sum(state.state == FAILED for state in states),
+    )
+
+
+# The report's page describes the sweep in the same words as the command does.
+_ = describe_sweep
