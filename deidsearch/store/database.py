@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from deidsearch.errors import RunError
 from deidsearch.files import private_dir
 
-if TYPE_CHECKING:
-    import duckdb
+_T = TypeVar("_T")
 
 # Raise it when a table's columns change: an older store is then refused with a clear word.
 SCHEMA_VERSION = 1
@@ -92,11 +91,12 @@ class Database:
 
     def query(self, sql: str, params: Sequence[Any] = ()) -> pa.Table:
         """Returns the rows of a query as an Arrow table."""
-        return self._run(sql, params).to_arrow_table()
+        return self._named(sql, lambda: self._relation(sql, params).to_arrow_table())
 
     def batches(self, sql: str, params: Sequence[Any] = (), rows: int = 100_000) -> Iterator[Any]:
         """Yields the rows of a query as Arrow record batches of at most so many rows."""
-        yield from self._run(sql, params).to_arrow_reader(rows)
+        reader = self._named(sql, lambda: self._relation(sql, params).to_arrow_reader(rows))
+        yield from reader
 
     def insert(self, table: str, rows: pa.Table | pa.RecordBatch) -> None:
         """Appends rows to a table by the names of their columns.
@@ -151,13 +151,18 @@ class Database:
     ) -> None:
         self.close()
 
-    def _run(
-        self, sql: str, params: Sequence[Any], name: str | None = None
-    ) -> duckdb.DuckDBPyConnection:
+    def _relation(self, sql: str, params: Sequence[Any]) -> Any:
+        # Arrow from a relation spares the copy that Arrow from a cursor makes.
+        return self._connection.sql(sql, params=list(params) or None)
+
+    def _run(self, sql: str, params: Sequence[Any], name: str | None = None) -> None:
+        self._named(name or sql, lambda: self._connection.execute(sql, list(params)))
+
+    def _named(self, statement: str, action: Callable[[], _T]) -> _T:
         import duckdb
 
         try:
-            return self._connection.execute(sql, list(params))
+            return action()
         except duckdb.Error as error:
             if isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error):
                 # Disk and memory troubles speak of the machine, never of the text.
@@ -165,8 +170,8 @@ class Database:
             else:
                 # DuckDB quotes the values it stumbles over, and those may be names of patients.
                 what = type(error).__name__
-            statement = name or " ".join(sql.split())[:80]
-            raise RunError(f"{what} in: {statement}", where=self.path.name) from None
+            shown = " ".join(statement.split())[:80]
+            raise RunError(f"{what} in: {shown}", where=self.path.name) from None
 
 
 def _cannot_open(path: Path, error: Exception) -> RunError:
