@@ -7,6 +7,7 @@ resamples, so what makes a sentence hard cancels out of a difference.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,8 +224,17 @@ def _resampled_totals(systems: Sequence[SentenceCounts], resamples: int, seed: i
     columns = np.stack(
         [column for c in systems for column in (c.tp, c.positives, c.support)], axis=1
     ).astype(np.float64)
-    blocks = [weights @ columns for weights in _weights(sizes.pop(), resamples, seed)]
+    size = sizes.pop()
+    is_small = size * resamples <= _BLOCK
+    drawn = _kept_weights(size, resamples, seed) if is_small else _weights(size, resamples, seed)
+    blocks = [weights @ columns for weights in drawn]
     return np.concatenate(blocks).reshape(resamples, len(systems), 3)
+
+
+@functools.lru_cache(maxsize=2)
+def _kept_weights(num_sentences: int, resamples: int, seed: int) -> list[Floats]:
+    """Returns the weights as a list: the cells of a sweep all meet the same draws."""
+    return list(_weights(num_sentences, resamples, seed))
 
 
 def _weights(num_sentences: int, resamples: int, seed: int) -> Iterator[Floats]:

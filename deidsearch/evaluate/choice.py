@@ -73,7 +73,8 @@ def choose(
     Args:
         results: results of all cells, failed and pending ones too.
         metric: path into a result; only validation may choose.
-        min_recall: leave out settings whose mean validation recall lies below, share 0-1.
+        min_recall: leave out settings whose validation recall doesn't surely reach it, share
+            0-1: the lower ends of the intervals count, in the mean over seeds.
 
     Raises:
         ValueError: the metric is not one of validation.
@@ -92,7 +93,7 @@ def choose(
             continue
         if is_bound:
             bounds.append(setting)
-        elif min_recall is None or _mean_recall(setting) >= min_recall:
+        elif min_recall is None or _sure_recall(setting) >= min_recall:
             ranking.append(setting)
     ranking.sort(key=lambda setting: -setting.mean)
     bounds.sort(key=lambda setting: -setting.mean)
@@ -119,6 +120,11 @@ def _setting(key: str, cells: list[Result], metric: str) -> Setting | None:
     )
 
 
-def _mean_recall(setting: Setting) -> float:
-    recalls = [metric_of(cell, "validation/recall") or 0.0 for cell in setting.cells]
+def _sure_recall(setting: Setting) -> float:
+    """Returns the mean over seeds of the lower end of validation recall's interval."""
+    recalls = []
+    for cell in setting.cells:
+        bounds = (cell["validation"].get("interval") or {}).get("recall")
+        recall = metric_of(cell, "validation/recall") or 0.0
+        recalls.append(float(bounds[0]) if bounds else recall)
     return sum(recalls) / len(recalls)

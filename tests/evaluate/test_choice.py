@@ -56,6 +56,13 @@ def test_minimum_recall_leaves_settings_out() -> None:
     assert choose(results, min_recall=0.9).best is None
 
 
+def test_minimum_recall_is_held_against_the_lower_end_of_the_interval() -> None:
+    unsure = result(1, 1, 0.8)
+    unsure["validation"]["interval"] = {"recall": [0.65, 0.9]}
+    assert choose([unsure], min_recall=0.7).best is None
+    assert choose([unsure], min_recall=0.6).best is not None
+
+
 def test_nothing_finished_has_no_best() -> None:
     assert choose([]).best is None
     assert metric_of({"validation": None}, "validation/f1") is None
