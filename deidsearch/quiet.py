@@ -1,0 +1,56 @@
+"""The environment that keeps every library offline and silent, here and in Ray's workers."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# Each library reads its switches when it is imported, so they are set before any import of it.
+_SWITCHES = {
+    # No usage statistics: all of these phone home by default.
+    "RAY_USAGE_STATS_ENABLED": "0",  # exactly 0: any other word still sends a message
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",  # MLflow does not take 1
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    # No hub: `allow_hub` lifts these where the grid's encoder names one.
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    # A tracking server that is down must not stop a sweep for minutes.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
+    # Ray: only who has the token may speak to the ports that it opens on all interfaces.
+    "RAY_AUTH_MODE": "token",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Tune's newer output ignores `verbose=0` for errors and prints to stdout.
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+_HUB = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+
+
+def silence() -> None:
+    """Sets the switches; a value that the user has set already is left alone."""
+    for name, value in _SWITCHES.items():
+        if name == "RAY_AUTH_MODE" and "ray" in sys.modules:
+            # Ray read it when it was imported; its processes would read another one now. A local
+            # ray.init() turns tokens on by itself.
+            continue
+        os.environ.setdefault(name, value)
+
+
+def allow_hub() -> None:
+    """Lets the Hugging Face hub be asked; to be called before its libraries are imported."""
+    for name in _HUB:
+        os.environ[name] = "0"
+
+
+def worker_environment() -> dict[str, str]:
+    """Returns the switches as they stand here: workers do not see the driver's variables."""
+    return {name: os.environ.get(name, value) for name, value in _SWITCHES.items()}
+
+
+def runtime_env() -> dict[str, dict[str, str]]:
+    """Returns Ray's ``runtime_env`` that carries the switches to its workers."""
+    return {"env_vars": worker_environment()}

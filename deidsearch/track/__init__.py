@@ -1,0 +1,1 @@
+"""Tracking of a sweep: one protocol, nothing by default, MLflow where asked for."""
