@@ -92,7 +92,7 @@ def run(grid: Path, overrides: tuple[str, ...], as_json: bool, fresh: bool, yes:
         remove_output(loaded)
     with RunConsole() as console:
         outcome = run_grid(loaded, console)
-    show_best(outcome.best, as_json, report=outcome.report, failed=outcome.failed)
+    show_best(outcome.best, as_json, report_path=outcome.report, num_failed=outcome.failed)
     if outcome.failed:
         sys.exit(1)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from deidsearch.config.load import Grid
-from deidsearch.dataset.encoders import describe_encoder
 from deidsearch.errors import DeidsearchError, InputError
 from deidsearch.pipeline.columns import column_faults
 from deidsearch.pipeline.devices import available_cpus, available_gpus
@@ -18,6 +17,8 @@ from deidsearch.pipeline.inputs import data_paths, missing_files
 from deidsearch.pipeline.results import load_plan
 from deidsearch.pipeline.workspace import Workspace, open_workspace
 from deidsearch.store.ledger import DONE, scan
+from deidsearch.train.encoder import describe_encoder, resolve_encoder
+from deidsearch.train.hub import is_hub_name
 
 _STEPS = (
     "compile dictionaries", "read the corpus", "match", "annotate at every ceiling",
@@ -103,11 +104,11 @@ def _encoders(
             warnings.append(f"{where}: encoder not verified, a variable has no value.")
             continue
         try:
-            about = describe_encoder(model.encoder, grid.base)
+            about = describe_encoder(resolve_encoder(model.encoder, grid.base))
         except DeidsearchError as error:
-            faults.append(InputError(error.what, where, error.mend))
-            continue
-        if about is None:
+            if not is_hub_name(model.encoder, grid.base):
+                faults.append(InputError(error.what, where, error.mend))
+                continue
             warnings.append(
                 f"{where}: encoder {model.encoder!r} is not on this machine; not verified."
             )
@@ -115,20 +116,20 @@ def _encoders(
             continue
         largest = max(largest, about.num_bytes)
         layers = model.encoder_layers
-        if layers is not None and about.layers is not None and layers > about.layers:
+        if layers is not None and layers > about.num_layers:
             faults.append(
                 InputError(
-                    f"encoder_layers is {layers}, the encoder has {about.layers} layers",
+                    f"encoder_layers is {layers}, the encoder has {about.num_layers} layers",
                     grid.place("model.encoder_layers"),
                 )
             )
-        if about.is_cased is not None and about.is_cased == lowercase:
-            kind = "cased, yet the text is lower-cased" if lowercase else "uncased"
+        if about.lowercases is not None and about.lowercases != lowercase:
+            kind = "uncased" if about.lowercases else "cased, yet the text is lower-cased"
             warnings.append(
                 f"{where}: the encoder is {kind}. "
                 f"Set text.lowercase: {'false' if lowercase else 'true'}."
             )
-        shown.append(f"{model.encoder} ({layers or about.layers} layers)")
+        shown.append(f"{model.encoder} ({layers or about.num_layers} layers)")
     return shown, largest
 
 

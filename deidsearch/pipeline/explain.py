@@ -85,7 +85,7 @@ def _explain(preparation: Preparation, cells: list[Cell], word: str) -> dict[str
     return {
         "word": word,
         "key": key,
-        "summary": _summary(types, sources, bool(lexicon.is_ambiguous[row])),
+        "summary": _summary(types, sources, bool(lexicon.dictionary.is_ambiguous[row])),
         "types": types,
         "non_identifier_sources": sources,
         "is_variant": bool(dictionary.is_variant[row]),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +14,11 @@ from deidsearch.annotate.ratios import count_occurrences, sentence_ratios
 from deidsearch.annotate.training_sets import training_set
 from deidsearch.config.load import Grid
 from deidsearch.errors import InputError, did_you_mean
+from deidsearch.formats.brat import write_brat
+from deidsearch.formats.conll import write_conll
+from deidsearch.formats.jsonl import write_jsonl
+from deidsearch.formats.labelled import LabelledTokens, TokenSpan
+from deidsearch.formats.pure import write_pure
 from deidsearch.pipeline.inputs import missing_files, require_variables, rules_of
 from deidsearch.pipeline.plan import first_sentences
 from deidsearch.pipeline.prepare import Preparation
@@ -21,7 +26,7 @@ from deidsearch.pipeline.workspace import open_workspace
 from deidsearch.progress import Console
 from deidsearch.records import Document, Span, SpanTable
 from deidsearch.search.driver import driver_lock
-from deidsearch.store.corpus import StoredSentences, sentence_records
+from deidsearch.store.corpus import StoredSentences, texts
 from deidsearch.store.database import Database
 
 _BATCH = 10_000
@@ -80,8 +85,6 @@ def annotate_corpus(
     Raises:
         InputError: the target exists, or the grid has no corpus.
     """
-    from deidsearch.formats import write_documents
-
     require_variables(grid)
     faults, _ = missing_files(grid)
     if faults:
@@ -112,33 +115,65 @@ def annotate_corpus(
             rows = np.arange(num, dtype=np.int64)
             spans = annotation.mentions(0)
         with console.step("writing", len(rows)) as advance:
-            documents = _documents(
+            records = _records(
                 database, corpus.digest, corpus.sentences, rows, spans, config.types, advance
             )
-            return write_documents(out, documents, form)
+            return _WRITERS[form](out, records)
 
 
-def _documents(
+@dataclass(frozen=True)
+class _Record:
+    """One annotated sentence, in characters and in tokens."""
+
+    document: Document
+    labelled: LabelledTokens
+
+
+def _records(
     database: Database,
     digest: str,
     sentences: StoredSentences,
     rows: np.ndarray,
     spans: SpanTable,
     types: tuple[str, ...],
-    advance: Any,
-) -> Iterator[Document]:
-    """Yields each sentence as a document of its own, with its mentions in characters."""
+    advance: Callable[[int], None],
+) -> Iterator[_Record]:
+    """Yields each sentence with its mentions; its id is the document's with its place in it."""
     tokens = sentences.tokens
     bounds = np.searchsorted(spans.sentence, np.arange(len(rows) + 1))
     for start in range(0, len(rows), _BATCH):
         batch = rows[start : start + _BATCH]
-        for offset, record in enumerate(sentence_records(database, digest, batch)):
-            position = start + offset
-            first = int(tokens.offsets[batch[offset]])
-            found = []
-            for span in range(bounds[position], bounds[position + 1]):
-                begin = tokens.start_char[first + spans.start_token[span]]
-                end = tokens.end_char[first + spans.end_token[span] - 1]
-                found.append(Span(int(begin), int(end), types[spans.label[span]]))
-            yield Document(record.id, record.text, tuple(found))
+        for offset, row in enumerate(texts(database, digest, batch).to_pylist()):
+            first, last = tokens.offsets[batch[offset]], tokens.offsets[batch[offset] + 1]
+            begin = tokens.start_char[first:last].tolist()
+            end = tokens.end_char[first:last].tolist()
+            text = row["text"]
+            mine = range(bounds[start + offset], bounds[start + offset + 1])
+            runs = [
+                TokenSpan(int(spans.start_token[i]), int(spans.end_token[i]), types[spans.label[i]])
+                for i in mine
+            ]
+            identity = f"{row['document']}:{row['start_char']}-{row['end_char']}"
+            found = tuple(
+                Span(begin[run.start_token], end[run.end_token - 1], run.label) for run in runs
+            )
+            words = tuple(text[b:e] for b, e in zip(begin, end, strict=True))
+            yield _Record(
+                Document(identity, text, found),
+                LabelledTokens(identity, words, tuple(runs), row["document"]),
+            )
         advance(len(batch))
+
+
+def _count(written: int | tuple[int, int]) -> int:
+    return written[0] if isinstance(written, tuple) else written
+
+
+_WRITERS: dict[str, Callable[[Path, Iterator[_Record]], int]] = {
+    "jsonl": lambda out, records: write_jsonl(out, (record.document for record in records)),
+    "brat": lambda out, records: write_brat(out, (record.document for record in records)),
+    "pure": lambda out, records: write_pure(out, (record.labelled for record in records)),
+    "conll": lambda out, records: _count(
+        write_conll(out, (record.labelled for record in records))
+    ),
+}

@@ -348,7 +348,7 @@ class Planner:
                     gold.tokens,
                     fold_vocabulary(gold.tokens.vocabulary, fold_accents),
                     lexicon.dictionary.key,
-                    lexicon.is_ambiguous,
+                    lexicon.dictionary.is_ambiguous,
                 )
             self._views[key] = GoldView.of(gold, group=group, fold_accents=fold_accents)
         return self._views[key]

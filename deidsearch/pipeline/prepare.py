@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
 from deidsearch.annotate.matches import Matches
 from deidsearch.annotate.trie import Trie, find_matches
 from deidsearch.config.grid import GridConfig
@@ -21,6 +18,7 @@ from deidsearch.config.load import Grid
 from deidsearch.dataset.gold import GoldSet, read_gold
 from deidsearch.errors import InputError
 from deidsearch.files import digest
+from deidsearch.pipeline.devices import available_cpus
 from deidsearch.pipeline.inputs import (
     corpus_sources,
     gold_sets,
@@ -30,13 +28,7 @@ from deidsearch.pipeline.inputs import (
 )
 from deidsearch.pipeline.workspace import Workspace
 from deidsearch.progress import Console
-from deidsearch.store.corpus import (
-    CorpusInfo,
-    StoredSentences,
-    corpus_digest,
-    load_corpus,
-    load_sentences,
-)
+from deidsearch.store.corpus import CorpusInfo, StoredSentences, load_corpus, load_sentences
 from deidsearch.store.database import Database
 from deidsearch.store.dictionaries import (
     Dictionary,
@@ -66,11 +58,6 @@ class Lexicon:
     def digest(self) -> str:
         """Names the dictionary's content."""
         return self.dictionary.digest
-
-    @property
-    def is_ambiguous(self) -> Any:
-        """Bool ``(identifiers,)``: several types, or a non-identifier too."""
-        return ((self.dictionary.rates > 0).sum(axis=1) > 1) | (self.dictionary.non_identifier != 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,6 +247,7 @@ class Preparation:
             sentences.tokens,
             sentences.key,
             folder=self.workspace.temporary / "shards",
+            num_actors=available_cpus(),
             address=ray.address,
         )
 
@@ -297,16 +285,17 @@ class Preparation:
         folder = self.workspace.root / name
         if not folder.is_dir():
             from deidsearch.dataset.pieces import encode_sentences
-            from deidsearch.train.encoder import load_tokenizer
+            from deidsearch.train.encoder import describe_encoder, load_tokenizer
 
             if ("tokenizer", encoder) not in self._memo:
                 self._memo["tokenizer", encoder] = load_tokenizer(ref)
             with self.console.step("cutting words into pieces"):
                 tokenizer = self._memo["tokenizer", encoder]
-                encode_sentences(tokens, tokenizer, lowercase=lowercase).save(folder)
+                encoded = encode_sentences(
+                    tokens,
+                    tokenizer,
+                    lowercase=lowercase,
+                    max_pieces=describe_encoder(ref).max_pieces,
+                )
+                encoded.save(folder)
         return name
-
-
-def combined(keys: pa.StringArray) -> np.ndarray:
-    """Returns the keys as a numpy array of objects (for small vocabularies only)."""
-    return np.asarray(keys.to_pylist(), dtype=object)

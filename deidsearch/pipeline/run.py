@@ -22,14 +22,12 @@ from deidsearch.pipeline.plan import CellPlan, Planner
 from deidsearch.pipeline.prepare import Preparation
 from deidsearch.pipeline.results import (
     best_of,
-    describe_sweep,
     read_results,
     save_plan,
     write_sweep_report,
 )
 from deidsearch.pipeline.workspace import Workspace, open_workspace, remove_output
 from deidsearch.progress import Console
-from deidsearch.quiet import allow_hub, silence
 from deidsearch.search.driver import driver_lock
 from deidsearch.search.progress import Reporter
 from deidsearch.search.sweep import Sweep
@@ -92,13 +90,17 @@ def verify_encoders(grid: Grid) -> None:
     Raises:
         InputError: one is not.
     """
-    from deidsearch.train.encoder import resolve_encoder
+    from deidsearch.train.encoder import describe_encoder
+    from deidsearch.train.hub import require_encoder
 
-    silence()
+    faults = []
     for name in dict.fromkeys(cell.config.model.encoder for cell in grid.cells):
-        ref = resolve_encoder(name, grid.base)
-        if ref.kind == "hub":
-            allow_hub()
+        try:
+            describe_encoder(require_encoder(name, grid.base))
+        except InputError as error:
+            faults.append(InputError(error.what, grid.place("model.encoder"), error.mend))
+    if faults:
+        raise InputError.many(faults)
 
 
 def _run_locked(grid: Grid, workspace: Workspace, watcher: RunWatcher) -> Outcome:
@@ -129,7 +131,7 @@ def _run_locked(grid: Grid, workspace: Workspace, watcher: RunWatcher) -> Outcom
             tracker=_tracker(grid, workspace),
             reporter=watcher,
             database=database,
-            finish=lambda tracker: _finish(grid, workspace, tracker),
+            finish=lambda tracker: _conclude(grid, workspace, tracker),
         )
         states = sweep.run()
     return _outcome(grid, workspace, states)
@@ -203,7 +205,7 @@ def score_cell(workspace: Workspace, plan: CellPlan) -> dict[str, Any]:
     }
 
 
-def _finish(grid: Grid, workspace: Workspace, tracker: Tracker) -> None:
+def _conclude(grid: Grid, workspace: Workspace, tracker: Tracker) -> None:
     """Exports the best model and writes the report, also to the tracker."""
     _, results = read_results(workspace)
     choice = choose(results, grid.config.search.metric)
@@ -252,6 +254,3 @@ def _outcome(grid: Grid, workspace: Workspace, states: list[CellState]) -> Outco
         failed=sum(state.state == FAILED for state in states),
     )
 
-
-# The report's page describes the sweep in the same words as the command does.
-_ = describe_sweep
