@@ -1,0 +1,1 @@
+"""Gold sets, pieces of the encoder, windows, batches and decoding."""

@@ -1,0 +1,1 @@
+"""The encoder, the span model and its training; torch and transformers are at home here."""
