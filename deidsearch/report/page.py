@@ -201,7 +201,7 @@ def _states(results: Sequence[Result]) -> str:
 
 
 def _dictionary_section(best: Setting, set_names: Sequence[str]) -> str:
-    shown = "test" if "test" in set_names else "validation"
+    shown = set_names[min(1, len(set_names) - 1)]
     block = block_of(best.best_cell, shown) or {}
     parts = []
     if block.get("versus_dictionary"):
@@ -215,7 +215,7 @@ def _dictionary_section(best: Setting, set_names: Sequence[str]) -> str:
 
 def _scores_section(best: Setting, set_names: Sequence[str]) -> str:
     cell = best.best_cell
-    shown = "test" if "test" in set_names else "validation"
+    shown = set_names[min(1, len(set_names) - 1)]
     block = block_of(cell, shown)
     if block is None:
         return ""
@@ -264,7 +264,7 @@ def _method(sweep: Mapping[str, Any], best: Setting, choice: Choice) -> str:
             "A score of 0/0 is shown as undefined."
         ),
         paragraph(
-            f"The setting was chosen by {text(choice.metric)} alone, by its mean over seeds. "
+            f"The setting was chosen by {sections.metric_name(choice.metric)} alone, by its mean over seeds. "
             "The test sets chose nothing. Intervals come from resampling sentences with "
             "replacement, so they speak for sentences like these, and not for the spread between "
             "trainings, which the seeds show."
@@ -275,10 +275,15 @@ def _method(sweep: Mapping[str, Any], best: Setting, choice: Choice) -> str:
 
 
 def _set_names(results: Sequence[Result]) -> list[str]:
+    """Returns validation and the test sets by name, the main one first.
+
+    Named sets stand under "tests", and the first of them under "test" as well.
+    """
     names = ["validation"]
     for result in results:
-        names += ["test"] if result.get("test") else []
-        names += list(result.get("tests") or {})
+        tests = list(result.get("tests") or {})
+        is_own = result.get("test") and result["test"] not in (result.get("tests") or {}).values()
+        names += ["test", *tests] if is_own else tests
     return list(dict.fromkeys(names))
 
 

@@ -44,7 +44,9 @@ def metric_name(metric: str) -> str:
 def setting_value(path: str, value: Any) -> str:
     """Returns a setting's value for a table; no ceiling is "none", no size is "all"."""
     if path == CEILING:
-        return text(ceiling_label(value))
+        named = text(ceiling_label(value))
+        # One type a line, or this column alone fills a narrow page.
+        return named.replace(", ", "<br>") if isinstance(value, Mapping) else named
     if path == SENTENCES:
         return "all" if value is None else number(value)
     return text(value)
@@ -238,7 +240,7 @@ def cells_table(results: Sequence[Result], axes: Sequence[str], set_names: Seque
             # Ceiling and size mean nothing to a cell trained on human annotation.
             known = axis in result["settings"] and not (is_bound and axis == CEILING)
             row.append(setting_value(axis, result["settings"].get(axis)) if known else "")
-        row.append("gold" if is_bound else text(result.get("state")))
+        row.append(text(result.get("state")) + (", on gold" if is_bound else ""))
         row.append(number(result.get("training_sentences")))
         for name in set_names:
             for system in (0, 1):

@@ -196,3 +196,11 @@ def test_model_below_the_dictionary_is_said_plainly(fake_sweep, tmp_path) -> Non
     text = words(write_report(results, about, tmp_path / "report").read_text())
     assert "the model lies below the dictionary of the same ceiling by 5.0 points" in text
     assert "(paired 95 % interval −8.0 to −2.0)" in text
+
+
+def test_named_test_sets_are_shown_once_under_their_own_names(fake_sweep, tmp_path) -> None:
+    results, about = fake_sweep(tmp_path, [1], [None], [1], num_sentences=60, tests=("news", "web"))
+    results[0]["test"] = results[0]["tests"]["news"]
+    text = words(write_report(results, about, tmp_path / "report").read_text())
+    assert "F1 on news" in text and "web, dictionary" in text
+    assert "test, model" not in text
