@@ -264,8 +264,8 @@ def _method(sweep: Mapping[str, Any], best: Setting, choice: Choice) -> str:
             "A score of 0/0 is shown as undefined."
         ),
         paragraph(
-            f"The setting was chosen by {sections.metric_name(choice.metric)} alone, by its mean over seeds. "
-            "The test sets chose nothing. Intervals come from resampling sentences with "
+            f"The setting was chosen by {sections.metric_name(choice.metric)} alone, by its mean "
+            "over seeds. The test sets chose nothing. Intervals come from resampling sentences with "
             "replacement, so they speak for sentences like these, and not for the spread between "
             "trainings, which the seeds show."
         ),
