@@ -17,7 +17,6 @@ from deidsearch.records import SpanTable
 
 if TYPE_CHECKING:
     from deidsearch.dataset.gold import GoldSet
-
     from deidsearch.text.tokens import TokenTable
 
 Ints = npt.NDArray[np.integer[Any]]

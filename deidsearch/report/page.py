@@ -266,8 +266,8 @@ def _method(sweep: Mapping[str, Any], best: Setting, choice: Choice) -> str:
         paragraph(
             f"The setting was chosen by {sections.metric_name(choice.metric)} alone, by its mean "
             "over seeds. The test sets chose nothing. Intervals come from resampling sentences "
-            "with replacement, so they speak for sentences like these, and not for the spread between "
-            "trainings, which the seeds show."
+            "with replacement, so they speak for sentences like these, and not for the spread "
+            "between trainings, which the seeds show."
         ),
         f"<details><summary>Settings of the best model</summary><dl>{settings}</dl></details>",
         f"<details><summary>Versions and digests</summary><dl>{facts}</dl></details>",
