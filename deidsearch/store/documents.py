@@ -1,0 +1,367 @@
+"""Documents of a corpus, streamed from CSV, TSV, JSON Lines, Parquet or plain text, packed or not.
+
+A row that cannot be read is told and left out whole; the rows around it are read.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import glob
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import pyarrow as pa
+
+from deidsearch.errors import InputError, did_you_mean
+from deidsearch.formats.lines import json_kind, open_bytes, without_surrogates
+
+# Told of a row that can't be read: file, line (0: the whole file), reason.
+Unreadable = Callable[[str, int, str], None]
+Unit = Literal["document", "sentence"]
+
+_ENDINGS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".txt": "txt",
+}
+# Half a surrogate pair: no decoder makes one, so it marks bytes that are not of the encoding.
+_MARK = "\udcff"
+# More than any note: a quotation mark that never closes must not swallow a corpus into memory.
+_LONGEST_FIELD = 1 << 24
+_DAMAGED = (EOFError, zlib.error, OSError)
+
+
+def _mark_undecodable(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return _MARK, error.end
+
+
+codecs.register_error("deidsearch.mark", _mark_undecodable)
+
+
+@dataclass(frozen=True)
+class CorpusSource:
+    """Where unannotated text lies.
+
+    Attributes:
+        path: a file, a folder (all files of known endings in it) or a glob pattern.
+        text: column or key of the text; None takes "text", or the only column.
+        id: column or key of the document's id; None takes "id" where there is one, else the row.
+        unit: what a record is.
+        encoding: of text files; None is UTF-8.
+        separator: of CSV fields; None goes by the ending.
+    """
+
+    path: Path | str
+    text: str | None = None
+    id: str | None = None
+    unit: Unit = "document"
+    encoding: str | None = None
+    separator: str | None = None
+
+
+def source_files(source: CorpusSource) -> list[tuple[str, Path]]:
+    """Returns the files of a source as (name within it, path), in a fixed order.
+
+    Raises:
+        InputError: there is none, or its ending is none of the known ones.
+    """
+    path = Path(source.path)
+    if path.is_dir():
+        files = [file for file in path.rglob("*") if file.is_file() and _kind(file) is not None]
+        files = [file for file in files if not file.name.startswith(".")]
+        named = [(file.relative_to(path).as_posix(), file) for file in files]
+    elif path.exists():
+        named = [(path.name, path)]
+    else:
+        files = [Path(file) for file in glob.glob(str(path), recursive=True)]
+        named = [(file.name, file) for file in files if file.is_file()]
+        names = {name for name, _ in named}
+        if len(names) < len(named):  # equal names in several folders
+            named = [(str(file), file) for _, file in named]
+    known = ", ".join(_ENDINGS)
+    if not named:
+        what = "the folder holds no file of a known format" if path.is_dir() else "there is no file"
+        raise InputError(f"{what} for the corpus", path.name, f"Known endings: {known}, and .gz.")
+    for name, file in named:
+        if _kind(file) is None:
+            raise InputError("the ending names no known format", name, f"Known: {known}, and .gz.")
+    return sorted(named)
+
+
+def read_documents(source: CorpusSource, unreadable: Unreadable) -> Iterator[tuple[str, str]]:
+    """Yields (id, text) of each document of a source, in order; an empty text is a document too.
+
+    Args:
+        source: where they lie.
+        unreadable: told of each row that is left out.
+
+    Raises:
+        InputError: a file lacks the column, or the encoding is not known or evidently wrong.
+    """
+    for name, file in source_files(source):
+        kind = _kind(file)
+        encoding = _encoding(source, name)
+        _refuse_disguised_utf8(file, name, encoding)
+        if kind == "parquet":
+            rows = _read_parquet(source, name, file, unreadable)
+        elif kind == "jsonl":
+            rows = _read_jsonl(source, name, file, encoding, unreadable)
+        elif kind == "txt":
+            rows = _read_text(source, name, file, encoding, unreadable)
+        else:
+            rows = _read_delimited(source, name, file, encoding, kind == "tsv", unreadable)
+        yield from rows
+
+
+def _kind(file: Path) -> str | None:
+    name = file.name.lower().removesuffix(".gz")
+    return _ENDINGS.get(Path(name).suffix)
+
+
+def _encoding(source: CorpusSource, name: str) -> str:
+    try:
+        codec = codecs.lookup(source.encoding or "utf-8").name
+    except LookupError:
+        what = f"there is no encoding {source.encoding!r}"
+        raise InputError(what, name, "Take for example utf-8 or latin-1.") from None
+    # A byte order mark before the first character of a file is not text.
+    return "utf-8-sig" if codec == "utf-8" else codec
+
+
+def _refuse_disguised_utf8(file: Path, name: str, encoding: str) -> None:
+    """Raises an error where a file is UTF-8 but would be read, letter by letter, as something else.
+
+    Raises:
+        InputError: says so; nothing has been stored yet.
+    """
+    if encoding.startswith("utf") or _kind(file) == "parquet":
+        return
+    with closing(open_bytes(file)) as raw:
+        try:
+            start = raw.read(1 << 20)
+        except _DAMAGED:
+            return
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        return
+    if not text.isascii():
+        what = f"it is UTF-8; read as {encoding} its letters would be garbled"
+        raise InputError(what, name, "Take corpus.encoding out.")
+
+
+def _open_text(file: Path, encoding: str, newline: str | None) -> io.TextIOWrapper:
+    raw = cast(Any, open_bytes(file))
+    return io.TextIOWrapper(raw, encoding, errors="deidsearch.mark", newline=newline)
+
+
+def _not_text(encoding: str) -> str:
+    shown = "UTF-8" if encoding == "utf-8-sig" else encoding
+    return f"bytes that are not {shown} (set corpus.encoding)"
+
+
+def _columns(source: CorpusSource, name: str, header: list[str]) -> tuple[int, int | None]:
+    """Returns the places of the text and of the id among the columns.
+
+    Raises:
+        InputError: a column that was asked for isn't there.
+    """
+    text = source.text
+    if text is None and len(header) == 1:
+        text = header[0]
+    text = text or "text"
+    if text not in header:
+        near = (
+            did_you_mean(source.text, header)
+            if source.text
+            else f"Set corpus.text to the \
+column of the text: {', '.join(header)}."
+        )
+        raise InputError(f"there is no column {text!r}", name, near)
+    if source.id is not None and source.id not in header:
+        what = f"there is no column {source.id!r}"
+        raise InputError(what, name, did_you_mean(source.id, header))
+    identity = source.id or "id"
+    return header.index(text), header.index(identity) if identity in header else None
+
+
+def _read_delimited(
+    source: CorpusSource, name: str, file: Path, encoding: str, is_tsv: bool, unreadable: Unreadable
+) -> Iterator[tuple[str, str]]:
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+    separator = source.separator or ("\t" if is_tsv else ",")
+    if len(separator) != 1:
+        separator = {"tab": "\t", "\\t": "\t"}.get(separator.lower(), separator)
+    with _open_text(file, encoding, "") as lines:
+        try:
+            # strict: what isn't CSV is told and not guessed at.
+            reader = csv.reader(lines, delimiter=separator, strict=True)
+        except TypeError:
+            what = f"the separator {separator!r} is not one character"
+            raise InputError(what, name) from None
+        line = 1
+        try:
+            header = [column.strip() for column in next(reader, [])]
+            if not header:
+                unreadable(name, 0, "the file is empty")
+                return
+            text, identity = _columns(source, name, header)
+            while True:
+                line = reader.line_num + 1
+                try:
+                    row = next(reader, None)
+                except csv.Error as error:
+                    unreadable(name, line, _csv_reason(error))
+                    continue
+                if row is None:
+                    return
+                if not row:
+                    continue
+                if len(row) != len(header):
+                    unreadable(name, line, f"{len(row)} fields, the header has {len(header)}")
+                    continue
+                own = row[identity] if identity is not None else ""
+                if _MARK in row[text] or _MARK in own:
+                    unreadable(name, line, _not_text(encoding))
+                    continue
+                yield own or f"{name}:{line}", row[text]
+        except csv.Error as error:
+            unreadable(name, line, _csv_reason(error))
+        except _DAMAGED:
+            unreadable(name, line, "the compressed data end early or are damaged")
+
+
+def _csv_reason(error: csv.Error) -> str:
+    # The words of the module hold no text of the file, but its field limit needs explaining.
+    if "field larger" in str(error) or "unexpected end" in str(error):
+        return "a quotation mark opens a field that does not end"
+    return "quotation marks inside a field are not doubled"
+
+
+def _read_jsonl(
+    source: CorpusSource, name: str, file: Path, encoding: str, unreadable: Unreadable
+) -> Iterator[tuple[str, str]]:
+    key = source.text or "text"
+    number = 0
+    # Only LF ends a line: a JSON string may hold U+2028 and others as they are.
+    with _open_text(file, encoding, "\n") as lines:
+        try:
+            for number, line in enumerate(lines, 1):
+                if line.isspace():
+                    continue
+                found = _json_document(source, key, line, f"{name}:{number}", encoding)
+                if isinstance(found, str):
+                    unreadable(name, number, found)
+                else:
+                    yield found
+        except _DAMAGED:
+            unreadable(name, number + 1, "the compressed data end early or are damaged")
+
+
+def _json_document(
+    source: CorpusSource, key: str, line: str, fallback: str, encoding: str
+) -> tuple[str, str] | str:
+    """Returns (id, text) of a line, or the reason why it can't be read."""
+    if _MARK in line:
+        return _not_text(encoding)
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return "not JSON"
+    if not isinstance(record, dict):
+        return f"expected a JSON object, got {json_kind(record)}"
+    if key not in record:
+        return f"the key {key!r} is missing"
+    text = record[key]
+    if text is None:
+        text = ""
+    if not isinstance(text, str):
+        return f"{key!r} is {json_kind(text)}, not a string"
+    identity = record.get(source.id or "id")
+    if source.id is not None and identity is None:
+        return f"the key {source.id!r} is missing"
+    if isinstance(identity, (dict, list)):
+        return f"{source.id or 'id'!r} is {json_kind(identity)}, not a string or number"
+    shown = fallback if identity is None or identity == "" else str(identity)
+    return without_surrogates(shown), without_surrogates(text)
+
+
+def _read_text(
+    source: CorpusSource, name: str, file: Path, encoding: str, unreadable: Unreadable
+) -> Iterator[tuple[str, str]]:
+    number = 0
+    if source.unit == "document":
+        with _open_text(file, encoding, "") as whole:
+            try:
+                text = whole.read()
+            except _DAMAGED:
+                unreadable(name, 0, "the compressed data end early or are damaged")
+                return
+        if _MARK in text:
+            unreadable(name, 0, _not_text(encoding))
+        else:
+            yield name, text
+        return
+    with _open_text(file, encoding, None) as lines:
+        try:
+            for number, line in enumerate(lines, 1):
+                if _MARK in line:
+                    unreadable(name, number, _not_text(encoding))
+                elif not line.isspace():
+                    yield f"{name}:{number}", line.rstrip("\n")
+        except _DAMAGED:
+            unreadable(name, number + 1, "the compressed data end early or are damaged")
+
+
+def _read_parquet(
+    source: CorpusSource, name: str, file: Path, unreadable: Unreadable
+) -> Iterator[tuple[str, str]]:
+    import pyarrow.parquet as pq
+
+    try:
+        if file.suffix.lower() == ".gz":
+            with gzip.open(file, "rb") as packed:
+                parquet = pq.ParquetFile(io.BytesIO(packed.read()))
+        else:
+            parquet = pq.ParquetFile(file)
+    except (pa.ArrowException, *_DAMAGED):
+        unreadable(name, 0, "not a whole Parquet file")
+        return
+    row = 0
+    with parquet:
+        header = parquet.schema_arrow.names
+        text, identity = _columns(source, name, header)
+        kind = parquet.schema_arrow.field(text).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            what = f"the column {header[text]!r} holds {kind}, not text"
+            raise InputError(what, name, "Set corpus.text to the column of the text.")
+        wanted = [header[text]] + ([header[identity]] if identity is not None else [])
+        try:
+            for batch in parquet.iter_batches(batch_size=2048, columns=list(dict.fromkeys(wanted))):
+                texts = batch.column(header[text]).to_pylist()
+                own = [None] * len(texts)
+                if identity is not None:
+                    own = batch.column(header[identity]).to_pylist()
+                for content, shown in zip(texts, own, strict=True):
+                    row += 1
+                    fallback = f"{name}:{row}"
+                    yield fallback if shown in (None, "") else str(shown), content or ""
+        except UnicodeDecodeError:
+            # Writers don't check what they call a string; the batch is lost as a whole.
+            unreadable(name, row + 1, "a batch of rows whose text is not UTF-8")
+        except (pa.ArrowException, OSError):
+            unreadable(name, row + 1, "the Parquet file is damaged from here on")
