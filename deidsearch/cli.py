@@ -91,7 +91,7 @@ def run(grid: Path, overrides: tuple[str, ...], as_json: bool, fresh: bool, yes:
             click.confirm(f"Remove all that lies in {loaded.output}?", abort=True, err=True)
         remove_output(loaded)
     with RunConsole() as console:
-        outcome = run_grid(loaded, console)
+        outcome = run_grid(loaded, console, console)
     show_best(outcome.best, as_json, report_path=outcome.report, num_failed=outcome.failed)
     if outcome.failed:
         sys.exit(1)

@@ -78,7 +78,8 @@ def write_encoder(folder: Path, layers: int = 1, hidden: int = 32) -> None:
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     letters = [f"{sign}{c}" for c in "abcdefghijklmnopqrstuvwxyzæøå0123456789.," for sign in ("", "##")]
     known = [*NAMES, *AMBIGUOUS, *STREETS, *PLACES, *WORDS]
-    vocabulary = {word: number for number, word in enumerate([*special, *letters, *known])}
+    pieces = dict.fromkeys([*special, *letters, *known])
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -34,6 +34,7 @@ from deidsearch.records import SpanTable
 from deidsearch.search.task import TrainingTask
 from deidsearch.store.ledger import PlannedCell, training_folder
 from deidsearch.store.ratios import save_ratios
+from deidsearch.text.hashing import key_hashes, sentence_hashes, splitmix64
 from deidsearch.text.tokens import TokenTable, fold_vocabulary
 
 # Settings that choose the training set; the set's own content stands for them in the key.
@@ -225,8 +226,11 @@ class Planner:
         train = self.preparation.gold(config)["train"]
         measures = self._measures(config)
         held_out = set().union(*(gold.sentence_hashes for gold in measures.values()))
-        free = np.array([key not in held_out for key in train.hashes], dtype=bool)
-        priority = _priorities(len(train.tokens), config.corpus.seed if config.corpus else 1)
+        keys = fold_vocabulary(train.tokens.vocabulary, config.text.fold_accents)
+        hashes = sentence_hashes(train.tokens, key_hashes(keys))
+        free = ~np.isin(hashes, np.array(sorted(held_out), dtype=np.uint64))
+        seed = config.corpus.seed if config.corpus else 1
+        priority = splitmix64(np.arange(len(train.tokens)), seed)
         order = np.argsort(priority, kind="stable")
         order = order[free[order]]
         if config.training.sentences is not None:
@@ -392,7 +396,3 @@ def _with_sentences(cell: Cell, num: int) -> Cell:
         cell, config=cell.config.model_copy(update={"training": training})
     )
 
-
-def _priorities(num: int, seed: int) -> npt.NDArray[np.uint64]:
-    """Returns one fixed random priority per gold sentence, ``(num,)``."""
-    return np.random.default_rng([seed, 7]).integers(0, 2**63, num, dtype=np.uint64)

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 
@@ -56,11 +56,7 @@ class Outcome:
     failed: int
 
 
-class RunWatcher(Console, Reporter, Protocol):  # type: ignore[misc]
-    """Whoever watches a run hears of its steps and of its trials."""
-
-
-def run_grid(grid: Grid, watcher: RunWatcher) -> Outcome:
+def run_grid(grid: Grid, console: Console, reporter: Reporter | None = None) -> Outcome:
     """Returns the outcome after every pending cell of the grid has been run.
 
     Raises:
@@ -73,13 +69,13 @@ def run_grid(grid: Grid, watcher: RunWatcher) -> Outcome:
     if faults:
         raise InputError.many(faults)
     for warning in grid.warnings:
-        watcher.warn(warning)
+        console.warn(warning)
     verify_encoders(grid)
     workspace = open_workspace(grid)
     with driver_lock(workspace.root):
         workspace.empty_temporary()
         try:
-            return _run_locked(grid, workspace, watcher)
+            return _run_locked(grid, workspace, console, reporter)
         finally:
             workspace.empty_temporary()
 
@@ -103,10 +99,12 @@ def verify_encoders(grid: Grid) -> None:
         raise InputError.many(faults)
 
 
-def _run_locked(grid: Grid, workspace: Workspace, watcher: RunWatcher) -> Outcome:
+def _run_locked(
+    grid: Grid, workspace: Workspace, console: Console, reporter: Reporter | None
+) -> Outcome:
     private_dir(workspace.temporary)
     with Database(workspace.store, workspace.temporary) as database:
-        preparation = Preparation(grid, workspace, database, watcher)
+        preparation = Preparation(grid, workspace, database, console)
         plans = Planner(preparation).plan(grid.cells)
         by_key = {plan.planned.key: plan for plan in plans}
         cells = [plan.planned for plan in plans]
@@ -129,7 +127,7 @@ def _run_locked(grid: Grid, workspace: Workspace, watcher: RunWatcher) -> Outcom
                 max_concurrent=grid.config.search.max_concurrent,
             ),
             tracker=_tracker(grid, workspace),
-            reporter=watcher,
+            reporter=reporter,
             database=database,
             finish=lambda tracker: _conclude(grid, workspace, tracker),
         )

@@ -61,6 +61,15 @@ class Listener:
     ended: Callable[[str], None]  # it has written its training.json
     died: Callable[[str, str], None]  # it has not, and why
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles as one that tells nobody: Tune saves its callbacks, and what hears ours is alive
+        in this process alone."""
+        return Listener, (_ignore, _ignore, _ignore, _ignore)
+
+
+def _ignore(*words: Any) -> None:
+    """Takes no notice."""
+
 
 def run_trainings(
     folders: Sequence[Path],
@@ -321,11 +330,11 @@ def _ray_session(address: str, tmp: Path) -> Iterator[None]:
                     "object_spilling_directory": str(private_dir(tmp.absolute() / "spill")),
                 }
             else:
-                options = {}
+                # Workers of a local Ray inherit the variables set here; those of a cluster don't.
+                options = {"runtime_env": runtime_env()}
             try:
                 ray.init(
                     address=address,
-                    runtime_env=runtime_env(),
                     logging_level=logging.CRITICAL,
                     log_to_driver=False,
                     **options,

@@ -104,6 +104,8 @@ class Database:
         Raises:
             RunError: the table refuses them.
         """
+        import duckdb
+
         name = f"insert into {table}"
         arrow = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         columns = ", ".join(f'"{column}"' for column in arrow.column_names)
@@ -111,7 +113,9 @@ class Database:
         try:
             self._run(f'INSERT INTO "{table}" ({columns}) SELECT {columns} FROM _incoming', (), name)
         finally:
-            self._connection.unregister("_incoming")
+            # In a transaction that has just failed this fails too, and would hide why.
+            with contextlib.suppress(duckdb.Error):
+                self._connection.unregister("_incoming")
 
     def has_table(self, name: str) -> bool:
         """Returns whether a table is there."""

