@@ -1,0 +1,106 @@
+"""Bytes of a user's file as text, with a wrong encoding noticed before anything is stored."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import re
+import zlib
+from pathlib import Path
+
+from deidsearch.errors import InputError
+
+# C1 controls: no list of names holds them, but Windows' curly quotes read as Latin-1 become them.
+_C1 = re.compile("[\x80-\x84\x86-\x9f]")
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Returns the content of a file, unpacked where its name ends in ``.gz``.
+
+    Raises:
+        InputError: it can't be read.
+    """
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(
+            f"there is no file {path.name!r}",
+            mend="Check the path; it starts at the grid's folder.",
+        ) from None
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise InputError(f"the file cannot be read ({reason})", path.name) from None
+    if path.suffix.lower() != ".gz":
+        return raw
+    try:
+        return gzip.decompress(raw)
+    except (OSError, EOFError, zlib.error):
+        raise InputError(
+            "it is not a whole gzip file", path.name, "Pack it again, or take .gz off its name."
+        ) from None
+
+
+def read_text(path: Path, encoding: str | None = None) -> str:
+    """Returns the text of a file; a byte order mark isn't part of it, line ends stay.
+
+    Args:
+        path: plain or ``.gz``.
+        encoding: a Python encoding name; None means UTF-8.
+
+    Raises:
+        InputError: the file can't be read, or the encoding is evidently another one.
+    """
+    raw = read_bytes(path)
+    try:
+        codec = codecs.lookup(encoding or "utf-8").name
+    except LookupError:
+        raise InputError(
+            f"there is no encoding {encoding!r}", path.name, "Take for example utf-8 or latin-1."
+        ) from None
+    if codec in ("utf-8", "utf-8-sig"):
+        if raw.startswith(_UTF16_MARKS):
+            raise InputError("it is UTF-16, not UTF-8", path.name, "Set encoding: utf-16.")
+        codec = "utf-8-sig"
+    elif not codec.startswith(("utf", "iso2022", "hz")) and _is_utf8_beyond_ascii(raw):
+        raise InputError(
+            f"it is UTF-8; read as {encoding} its letters would be garbled",
+            path.name,
+            "Take the field encoding out.",
+        )
+    try:
+        text = raw.decode(codec)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        mend = (
+            "Set encoding: latin-1 (or whatever it was saved in)."
+            if codec == "utf-8-sig"
+            else "Set the encoding that it was saved in."
+        )
+        raise InputError(
+            f"byte {error.start + 1} (0x{raw[error.start]:02x}) is no {encoding or 'UTF-8'}",
+            f"{path.name}, line {line}",
+            mend,
+        ) from None
+    except LookupError:
+        raise InputError(
+            f"{encoding!r} is no encoding of text", path.name, "Take for example utf-8 or latin-1."
+        ) from None
+    if codec.startswith("iso8859") and (found := _C1.search(text)):
+        line = text.count("\n", 0, found.start()) + 1
+        raise InputError(
+            f"it is not {encoding}, which prints nothing for 0x{ord(found.group()):02x}",
+            f"{path.name}, line {line}",
+            "Set encoding: cp1252.",
+        )
+    return text
+
+
+def _is_utf8_beyond_ascii(raw: bytes) -> bool:
+    if raw.isascii():
+        return False
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
