@@ -224,6 +224,7 @@ class _Training:
             self.state = state
             if not state.finished:
                 self.checkpoint.restore(self.model, self.optimiser)
+                self._end_if_due()  # broken off after the last epoch, before that was noted
         while self.state.finished is None:
             record = self._epoch()
             self.checkpoint.save(self.state, self.model, self.optimiser)

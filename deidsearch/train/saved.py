@@ -72,7 +72,8 @@ def save_model(
         extra: JSON values kept in settings.json (versions, digests, licence).
     """
     model.expand_embeddings()
-    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    state = model.state_dict()
+    tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
     config = model.encoder.config.to_dict()
     config.pop("_name_or_path", None)
     config["dtype"] = "float32"
