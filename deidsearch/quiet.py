@@ -25,6 +25,9 @@ _SWITCHES = {
     # Tune's newer output ignores `verbose=0` for errors and prints to stdout.
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    # No bars and chatter of loading on stderr.
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
     "TOKENIZERS_PARALLELISM": "false",
 }
 _HUB = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")

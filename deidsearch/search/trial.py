@@ -116,9 +116,7 @@ def _train(
     output = folder.parent.parent
     encoder = EncoderRef.from_json(task.encoder)
     settings = TrainSettings.of(task.training)
-    model = build_model(
-        encoder, len(task.types), ModelSettings.of(task.model), seed=settings.seed
-    )
+    model = build_model(encoder, len(task.types), ModelSettings.of(task.model), seed=settings.seed)
     rows, mentions = load_training_set(folder)
     outcome = train(
         model,
@@ -147,9 +145,7 @@ def _train(
     return _record(task, folder, outcome, files)
 
 
-def _predict(
-    task: TrainingTask, folder: Path, model: SpanModel, precision: str
-) -> list[Path]:
+def _predict(task: TrainingTask, folder: Path, model: SpanModel, precision: str) -> list[Path]:
     from deidsearch.dataset.pieces import EncodedSentences
     from deidsearch.train.predict import predict
 

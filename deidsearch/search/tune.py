@@ -137,9 +137,7 @@ def cap_resources(
 
 def disk_is_full(output: Path) -> RunError:
     """Returns the error of a sweep that waits for space."""
-    return RunError(
-        "the disk is full, the sweep has paused", str(output), f"Make space. {_GO_ON}"
-    )
+    return RunError("the disk is full, the sweep has paused", str(output), f"Make space. {_GO_ON}")
 
 
 def _granted(resources: Resources) -> tuple[int, float]:

@@ -146,8 +146,13 @@ def write_result(output: Path, cell: PlannedCell, result: Mapping[str, Any]) -> 
 
 def write_failure(output: Path, cell: PlannedCell, reason: str) -> None:
     """Writes why a cell has no result; a later result removes it."""
-    content = {"cell": cell.key, "training": cell.training, "state": FAILED, "reason": reason}
-    content["settings"] = dict(cell.settings)
+    content = {
+        "cell": cell.key,
+        "training": cell.training,
+        "state": FAILED,
+        "reason": reason,
+        "settings": dict(cell.settings),
+    }
     write_json(trial_folder(output, cell.key) / "failure.json", content)
 
 

@@ -75,9 +75,7 @@ class MlflowTracker:
         self._parent = ""
         self._sweep = ""
 
-    def start_sweep(
-        self, name: str, params: Mapping[str, Any], tags: Mapping[str, str]
-    ) -> None:
+    def start_sweep(self, name: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
         """Opens the sweep's run, and closes as killed what a killed driver left running.
 
         Raises:

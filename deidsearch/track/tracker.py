@@ -26,9 +26,7 @@ MAX_PARAM = 500  # characters; a longer one goes to an artifact
 class Tracker(Protocol):
     """Where a sweep is made visible. The files stay the truth: a tracker may miss anything."""
 
-    def start_sweep(
-        self, name: str, params: Mapping[str, Any], tags: Mapping[str, str]
-    ) -> None:
+    def start_sweep(self, name: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
         """Opens the sweep, or opens it again; runs that a killed process left open are closed."""
 
     def unfinished(self, cells: Sequence[str]) -> list[str]:
@@ -56,9 +54,7 @@ class Tracker(Protocol):
 class NoopTracker:
     """Tracks nothing."""
 
-    def start_sweep(
-        self, name: str, params: Mapping[str, Any], tags: Mapping[str, str]
-    ) -> None:
+    def start_sweep(self, name: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
         """Does nothing."""
 
     def unfinished(self, cells: Sequence[str]) -> list[str]:
