@@ -18,7 +18,7 @@ from deidsearch.text.tokens import fold_vocabulary, is_word, tokenise
 # What registers write where a person or a place has no name. Compared as keys, so case doesn't
 # matter. Only what nobody is called: "Na", "Nan" and "Barn" are names somewhere.
 PLACEHOLDERS: tuple[str, ...] = (
-    "-", "000", "x", "xx", "xxx", "xxxx", "xxxxx", "null", "none", "n/a", "n.a.", "nn", "n.n.",
+    "-", "000", "xx", "xxx", "xxxx", "xxxxx", "null", "none", "n/a", "n.a.", "nn", "n.n.",
     # Danish
     "ukendt", "ukendt navn", "navn ukendt", "ukendt fornavn", "ukendt efternavn",
     "ukendt adresse", "ej navn", "ej fornavn", "ej efternavn", "ej mellemnavn", "intet navn",
