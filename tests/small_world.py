@@ -10,11 +10,13 @@ import json
 import random
 from pathlib import Path
 
-NAMES = ["anna", "bent", "carla", "dorte", "erik", "freja", "gorm", "helle", "ivan", "jonna"]
+_SYLLABLES = ["an", "be", "do", "fre", "gor", "hel", "iv", "jon", "ka", "li", "mo", "ra", "tu"]
+_SPELT = [first + last for first in _SYLLABLES for last in _SYLLABLES if first != last]
+NAMES = ["anna", "bent", *_SPELT[::3]]
 AMBIGUOUS = ["hans", "per"]  # also words: "his" and "per"
-UNLISTED = ["quirin", "zelda", "xerxes", "ymer"]
-STREETS = ["algade", "birkevej", "fjordgade", "havnevej", "lindevej", "storegade"]
-PLACES = ["odense", "aarhus", "vejle", "ribe", "skive", "nyborg"]
+UNLISTED = ["quirin", "zelda", *_SPELT[1::3]]
+STREETS = ["algade", "lindevej", *(name + "gade" for name in _SPELT[2::6])]
+PLACES = ["odense", "aarhus", *(name + "by" for name in _SPELT[5::6])]
 FRAMES = [
     "patient {NAME} bor på {STREET} i {LOCATION} og kommer i dag",
     "talt med {NAME} om smerter i benet efter fald i hjemmet",
@@ -57,7 +59,7 @@ def write_data(folder: Path, sentences: int = 300, seed: int = 1) -> None:
     table("streets.csv", [(n, 5 + i) for i, n in enumerate(STREETS)])
     table("places.csv", [(n, 1000 + i) for i, n in enumerate(PLACES)])
     (folder / "words.txt").write_text("\n".join([*WORDS, "hans", "per"]), encoding="utf-8")
-    for name, count, unseen in (("notes", sentences, 0.1), ("dev", 80, 0.3), ("test", 80, 0.3),
+    for name, count, unseen in (("notes", sentences, 0.05), ("dev", 80, 0.3), ("test", 80, 0.3),
                                 ("train", 150, 0.2)):  # fmt: skip
         with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
             for number in range(count):
@@ -70,15 +72,15 @@ def write_data(folder: Path, sentences: int = 300, seed: int = 1) -> None:
 
 
 def write_encoder(folder: Path, layers: int = 1, hidden: int = 32) -> None:
-    """Writes a random BERT with a word-level vocabulary of the world's words."""
+    """Writes a random BERT that knows the world's common words whole."""
     import torch
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     letters = [f"{sign}{c}" for c in "abcdefghijklmnopqrstuvwxyzæøå0123456789.," for sign in ("", "##")]
-    known = [*NAMES, *AMBIGUOUS, *STREETS, *PLACES, *WORDS]
-    pieces = dict.fromkeys([*special, *letters, *known])
+    # Identifiers are spelt letter by letter: a model that knew them whole would learn the list.
+    pieces = dict.fromkeys([*special, *letters, *WORDS])
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
@@ -113,7 +115,7 @@ gold:
   test: {path: data/test.jsonl}
   train: {path: data/train.jsonl}
 model: {encoder: encoder, max_span_width: 3}
-training: {epochs: 8, learning_rate: 5e-3, head_learning_rate: 5e-3, batch_size: 16}
+training: {epochs: 25, learning_rate: 2e-3, head_learning_rate: 5e-3, batch_size: 8}
 evaluation: {resamples: 200}
 search:
   space:

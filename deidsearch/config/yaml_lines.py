@@ -95,7 +95,8 @@ def _build(node: yaml.Node, loc: Loc, lined: LinedYaml, faults: list[InputError]
     if not isinstance(node, yaml.ScalarNode) and node.tag not in _PLAIN_TAGS:
         raise InputError(f"the tag {node.tag!r} is not allowed in a grid", where, "Take it out.")
     if isinstance(node, yaml.MappingNode):
-        # Resolves merge keys (<<: *defaults).
+        _note_duplicates(node, lined, faults)
+        # Resolves merge keys (<<: *defaults): what is merged comes first, the own keys win.
         yaml.constructor.SafeConstructor().flatten_mapping(node)  # type: ignore[no-untyped-call]
         content: dict[Any, Any] = {}
         for key_node, value_node in node.value:
@@ -104,10 +105,7 @@ def _build(node: yaml.Node, loc: Loc, lined: LinedYaml, faults: list[InputError]
                 raise InputError("a key must be a plain word", where=where)
             # YAML 1.1 reads NO and ON as booleans; as keys they are words.
             key = key_node.value if isinstance(key, bool) else str(key)
-            line = f"{lined.name}:{key_node.start_mark.line + 1}"
-            if key in content:
-                faults.append(InputError(f"the key {key!r} is given twice", where=line))
-            lined.places[(*loc, key)] = line
+            lined.places[(*loc, key)] = f"{lined.name}:{key_node.start_mark.line + 1}"
             content[key] = _build(value_node, (*loc, key), lined, faults)
         return content
     if isinstance(node, yaml.SequenceNode):
@@ -116,6 +114,16 @@ def _build(node: yaml.Node, loc: Loc, lined: LinedYaml, faults: list[InputError]
         ]
     value = _scalar(node)
     return expand_variables(value, lined.unset) if isinstance(value, str) else value
+
+
+def _note_duplicates(node: yaml.MappingNode, lined: LinedYaml, faults: list[InputError]) -> None:
+    seen: set[str] = set()
+    for key_node, _ in node.value:
+        name = str(key_node.value)
+        if name in seen:
+            where = f"{lined.name}:{key_node.start_mark.line + 1}"
+            faults.append(InputError(f"the key {name!r} is given twice", where=where))
+        seen.add(name)
 
 
 def _scalar(node: yaml.Node) -> Any:

@@ -190,8 +190,10 @@ def test_aliases_that_never_end_are_refused(write):
 
 def test_merge_keys_share_labels_between_sets(write):
     text = GRID.replace("labels: {PER: NAME}}\n  test", "labels: &l {PER: NAME}}\n  test")
-    text = text.replace("test.jsonl, labels: {PER: NAME}", "test.jsonl, labels: {<<: *l, P: NAME}")
-    assert load_grid(write(text)).config.gold.test["test"].labels == {"PER": "NAME", "P": "NAME"}
+    text = text.replace("test.jsonl, labels: {PER: NAME}", "test.jsonl, labels: {<<: *l, P: NAME, PER: LOCATION}")
+    assert load_grid(write(text)).config.gold.test["test"].labels == {
+        "PER": "LOCATION", "P": "NAME",
+    }  # fmt: skip
 
 
 def test_the_template_is_a_valid_grid_and_is_never_written_over(tmp_path):
