@@ -57,7 +57,8 @@ class TextMatcher:
         self._automaton: Any = automaton if len(automaton) else None
         if self._automaton is not None:
             automaton.make_automaton()
-        self._num_tokens: npt.NDArray[np.int64] = np.diff(np.asarray(dictionary.offsets))
+        ends = np.asarray(dictionary.offsets, dtype=np.int64)
+        self._num_tokens: npt.NDArray[np.int64] = ends[1:] - ends[:-1]
         self._fold_accents = fold_accents
 
     def find(self, text: str, all: bool = False) -> list[TextMatch]:

@@ -47,7 +47,8 @@ def _kinds(tokens: TokenTable, key: pa.StringArray) -> npt.NDArray[np.uint8]:
 
     def flag(pattern: str, value: int) -> npt.NDArray[np.uint8]:
         found = pc.match_substring_regex(surfaces, pattern).to_numpy(zero_copy_only=False)
-        return found.astype(np.uint8) * np.uint8(value)
+        flags: npt.NDArray[np.uint8] = found.astype(np.uint8) * np.uint8(value)
+        return flags
 
     kinds = flag(r"^\pL\pM*$", _LETTER) | flag(r"^(?:\p{Lu}|\p{Lt})", _UPPER)
     kinds |= flag(r"^\.$", _STOP)
@@ -60,8 +61,8 @@ def find_initials(
     found: Matches,
     tokens: TokenTable,
     key: pa.StringArray,
-    masks: Uint64,
-    single: Uint64,
+    typed: Uint64,
+    name: Uint64,
     label: int,
     extended: bool,
 ) -> Initials:
@@ -77,13 +78,12 @@ def find_initials(
         found: the leftmost-longest matches.
         tokens: the sentences.
         key: ``(surfaces,)`` folded keys.
-        masks: uint64 ``(matches, types)``, types of each match; tokens of a match that has one
-            are no initials.
-        single: uint64 ``(matches, types)``, the same where the match is unambiguous.
+        typed: uint64 ``(matches,)``, set where a match has a type; its tokens are no initials.
+        name: uint64 ``(matches,)``, set where a match is a name and nothing else.
         label: index of the type of names.
         extended: as above.
     """
-    rows = np.flatnonzero((single[:, label] != 0) & (found.start_token > 0))
+    rows = np.flatnonzero((name != 0) & (found.start_token > 0))
     if not len(rows):
         return Initials.none()
     kind = _kinds(tokens, key)
@@ -91,7 +91,6 @@ def find_initials(
     before = tokens.offsets[found.sentence[rows]] + found.start_token[rows] - 1
     rows = rows[(kind[tokens.token[before]] & wanted) != 0]
 
-    typed = np.bitwise_or.reduce(masks, axis=1)
     match_start = tokens.offsets[found.sentence] + found.start_token
     match_end = tokens.offsets[found.sentence] + found.end_token
 
@@ -101,8 +100,7 @@ def find_initials(
 
     sentence_start = tokens.offsets[found.sentence[rows]]
     edge = match_start[rows]
-    name = single[rows, label]
-    loose, strict = name.copy(), name.copy()
+    loose, strict = name[rows], name[rows]
     reached = []
     for _ in range(_MAX_UNITS if extended else 1):
         # One unit to the left: an optional full stop, then the letters.
@@ -115,8 +113,6 @@ def find_initials(
         fits = is_letter | (((flags & _SHORT) != 0) & ~covered if extended else False)
         fits &= edge - 1 - stop >= sentence_start
         blocked = np.where(covered, typed[index], np.uint64(0))
-        stop_index, stop_covered = owner(last)
-        blocked |= np.where(stop & stop_covered, typed[stop_index], np.uint64(0))
         free = np.where(fits, ~blocked, np.uint64(0))
         loose &= free
         strict &= np.where(((flags & _UPPER) != 0) | stop, free, np.uint64(0))
@@ -124,7 +120,7 @@ def find_initials(
         # Between two names: another one ends where the stretch begins.
         left = np.maximum(np.searchsorted(match_start, edge, side="left") - 1, 0)
         beside = (match_end[left] == edge) & (edge > sentence_start)
-        joined = loose & np.where(beside, single[left, label], np.uint64(0))
+        joined = loose & np.where(beside, name[left], np.uint64(0))
         reached.append((edge - sentence_start, joined | strict if extended else joined))
 
     matches, starts, result = [], [], []

@@ -81,7 +81,8 @@ class Matches:
     def load(cls, folder: Path | str, mmap: bool = True) -> Matches:
         """Returns the matches saved in a folder, mapped read-only unless ``mmap`` is false."""
         arrays = load_arrays(folder, mmap=mmap)
-        return cls(*(arrays[name] for name in _COLUMNS), int(arrays["num_sentences"][0]))
+        columns = {name: arrays[name] for name in _COLUMNS}
+        return cls(**columns, num_sentences=int(arrays["num_sentences"][0]))
 
 
 def join_matches(parts: Sequence[Matches]) -> Matches:

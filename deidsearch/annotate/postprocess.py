@@ -17,6 +17,7 @@ import pyarrow as pa
 from deidsearch.annotate.ceilings import Rules, Tags, Uint64
 from deidsearch.annotate.initials import Initials, find_initials
 from deidsearch.annotate.matches import Bool, Int32, Int64, Matches
+from deidsearch.annotate.ratios import Float64
 from deidsearch.records import SpanTable
 from deidsearch.text.tokens import TokenTable
 
@@ -55,10 +56,11 @@ class Annotation:
         has_mention: uint64 ``(sentences,)``, bit i set where a mention stands at ceiling i.
         has_ambiguous: uint64 ``(sentences,)``, bit i set where a match stays ambiguous.
         matches: the leftmost-longest matches.
-        masks: uint64 ``(matches, types)``, the types of each after postprocessing.
+        masks: uint64 ``(types, matches)``, the types of each after postprocessing.
+        single: uint64 ``(types, matches)``, the same where it is the only tag.
         non_identifier: uint64 ``(matches,)``, the non-identifier tag after postprocessing.
         initials: the stretches of initials that became part of a name.
-        preferred: int16 ``(matches, types)``, the types in order of falling population rate.
+        rates: float64 ``(identifiers, types)``, the population rates.
     """
 
     types: tuple[str, ...]
@@ -68,29 +70,30 @@ class Annotation:
     has_ambiguous: Uint64
     matches: Matches
     masks: Uint64
+    single: Uint64
     non_identifier: Uint64
     initials: Initials
-    preferred: npt.NDArray[np.int16]
+    rates: Float64
 
     def mentions(self, ceiling: int) -> SpanTable:
         """Returns the unambiguous mentions at a ceiling, initials joined and neighbours merged."""
-        has, tagged = self._tags(ceiling)
-        single = (has.sum(axis=1) == 1) & ~tagged
-        return self._merged(ceiling, np.where(single, has.argmax(axis=1), -1))
+        return self._merged(ceiling, self._labels(ceiling))
 
     def ambiguous(self, ceiling: int) -> AmbiguousSpans:
         """Returns the matches that stay ambiguous at a ceiling."""
-        has, tagged = self._tags(ceiling)
-        count = has.sum(axis=1)
-        rows = np.flatnonzero((count > 1) | ((count == 1) & tagged))
+        rows = self._ambiguous_rows(ceiling)
+        bit = self._bit(ceiling)
         types = np.zeros(len(rows), dtype=np.uint64)
-        for column in range(len(self.types)):
-            types |= has[rows, column].astype(np.uint64) << np.uint64(column)
+        for column, mask in enumerate(self.masks):
+            types |= ((mask[rows] & bit) != 0).astype(np.uint64) << np.uint64(column)
         found = self.matches
         return AmbiguousSpans(
-            found.sentence[rows], found.start_token[rows], found.end_token[rows], types,
-            tagged[rows],
-        )  # fmt: skip
+            found.sentence[rows],
+            found.start_token[rows],
+            found.end_token[rows],
+            types,
+            (self.non_identifier[rows] & bit) != 0,
+        )
 
     def baseline(
         self, ceiling: int, ambiguous: Literal["non_identifier", "identifier"] = "non_identifier"
@@ -103,22 +106,31 @@ class Annotation:
                 highest population rate, ties by the order of the types; it then merges with its
                 neighbours.
         """
-        if ambiguous == "non_identifier":
-            return self.mentions(ceiling)
-        has, _ = self._tags(ceiling)
-        by_rate = np.take_along_axis(has, self.preferred.astype(np.int64), axis=1)
-        best = np.take_along_axis(
-            self.preferred.astype(np.int64), by_rate.argmax(axis=1)[:, None], axis=1
-        )[:, 0]
-        return self._merged(ceiling, np.where(has.any(axis=1), best, -1))
+        labels = self._labels(ceiling)
+        if ambiguous == "identifier":
+            rows = self._ambiguous_rows(ceiling)
+            has = (self.masks[:, rows] & self._bit(ceiling)) != 0
+            rates = np.where(has.T, self.rates[self.matches.identifier[rows]], -1.0)
+            labels[rows] = rates.argmax(axis=1)
+        return self._merged(ceiling, labels)
 
-    def _tags(self, ceiling: int) -> tuple[Bool, Bool]:
+    def _bit(self, ceiling: int) -> np.uint64:
         if not 0 <= ceiling < self.num_ceilings:
             raise IndexError(f"ceiling {ceiling} of {self.num_ceilings}")
-        bit = np.uint64(1 << ceiling)
-        return (self.masks & bit) != 0, (self.non_identifier & bit) != 0
+        return np.uint64(1 << ceiling)
 
-    def _merged(self, ceiling: int, label: npt.NDArray[np.integer]) -> SpanTable:
+    def _labels(self, ceiling: int) -> npt.NDArray[np.int16]:
+        """Returns the type of each unambiguous match, -1 for the others, ``(matches,)``."""
+        bit = self._bit(ceiling)
+        labels = np.full(len(self.matches), -1, dtype=np.int16)
+        for column, mask in enumerate(self.single):
+            labels[(mask & bit) != 0] = column
+        return labels
+
+    def _ambiguous_rows(self, ceiling: int) -> Int64:
+        return np.flatnonzero(union(self.masks) & ~union(self.single) & self._bit(ceiling))
+
+    def _merged(self, ceiling: int, label: npt.NDArray[np.int16]) -> SpanTable:
         """Returns the spans of labelled matches (-1: none) and initials, neighbours merged."""
         found, initials = self.matches, self.initials
         rows = np.flatnonzero(label >= 0)
@@ -161,51 +173,57 @@ def annotate(
         rules: the rules, for the initials.
     """
     chosen = matches.take(np.flatnonzero(matches.selected))
-    masks = tags.types[chosen.identifier]
+    masks = np.ascontiguousarray(tags.types[chosen.identifier].T)
     tagged = tags.non_identifier[chosen.identifier]
-    touches = _touches_left(chosen)
-    resolve_neighbours(masks, tagged, touches)
-    single = unambiguous(masks, tagged)
+    single = resolve_neighbours(masks, tagged, _touches_left(chosen))
 
     initials = Initials.none()
     if rules.initials != "off" and rules.name_type in dictionary.types:
         initials = find_initials(
-            chosen, tokens, key, masks, single, dictionary.types.index(rules.name_type),
+            chosen,
+            tokens,
+            key,
+            union(masks),
+            single[dictionary.types.index(rules.name_type)],
+            dictionary.types.index(rules.name_type),
             extended=rules.initials == "extended",
-        )  # fmt: skip
-
-    any_type = np.bitwise_or.reduce(masks, axis=1)
-    is_mention = np.bitwise_or.reduce(single, axis=1)
-    # Stable and negated: of equal rates the type that comes first in the grid is preferred.
-    rates = np.asarray(dictionary.rates)
-    used, place = np.unique(chosen.identifier, return_inverse=True)
-    preferred = np.argsort(-rates[used], axis=1, kind="stable").astype(np.int16)[place]
+        )
+    is_mention = union(single)
     return Annotation(
         types=dictionary.types,
         num_sentences=matches.num_sentences,
         num_ceilings=tags.num_ceilings,
         has_mention=_per_sentence(is_mention, chosen),
-        has_ambiguous=_per_sentence(any_type & ~is_mention, chosen),
+        has_ambiguous=_per_sentence(union(masks) & ~is_mention, chosen),
         matches=chosen,
         masks=masks,
+        single=single,
         non_identifier=tagged,
         initials=initials,
-        preferred=preferred,
+        rates=np.asarray(dictionary.rates),
     )
 
 
+def union(masks: Uint64) -> Uint64:
+    """Returns the union of the types' masks, uint64 ``(matches,)``."""
+    result = np.zeros(masks.shape[1], dtype=np.uint64)
+    for mask in masks:
+        result |= mask
+    return result
+
+
 def unambiguous(masks: Uint64, tagged: Uint64) -> Uint64:
-    """Returns the masks of each type where a match has it alone, ``(matches, types)``.
+    """Returns the masks of each type where a match has it alone, ``(types, matches)``.
 
     Args:
-        masks: uint64 ``(matches, types)``.
+        masks: uint64 ``(types, matches)``.
         tagged: uint64 ``(matches,)``, the non-identifier tag.
     """
-    one, several = np.zeros_like(tagged), np.zeros_like(tagged)
-    for column in masks.T:
-        several |= one & column
-        one |= column
-    return masks & ~(several | tagged)[:, None]
+    one, several = np.zeros_like(tagged), tagged.copy()
+    for mask in masks:
+        several |= one & mask
+        one |= mask
+    return masks & ~several
 
 
 def _touches_left(found: Matches) -> Bool:
@@ -226,7 +244,7 @@ def _per_sentence(masks: Uint64, found: Matches) -> Uint64:
     return result
 
 
-def resolve_neighbours(masks: Uint64, tagged: Uint64, touches: Bool) -> None:
+def resolve_neighbours(masks: Uint64, tagged: Uint64, touches: Bool) -> Uint64:
     """Gives ambiguous matches the type of an unambiguous neighbour, in place (postprocessing 1).
 
     Reading left to right, an ambiguous match takes the type of its left neighbour if that is
@@ -235,49 +253,46 @@ def resolve_neighbours(masks: Uint64, tagged: Uint64, touches: Bool) -> None:
     their left one would have served before. So one reading back from right to left does the rest.
 
     Args:
-        masks: uint64 ``(matches, types)``, changed.
+        masks: uint64 ``(types, matches)``, changed.
         tagged: uint64 ``(matches,)``, changed.
         touches: bool ``(matches,)``, True where a match touches the one before it.
+
+    Returns:
+        uint64 ``(types, matches)``, the masks where a match is unambiguous in the end.
     """
-    num_matches = len(tagged)
-    if not num_matches:
-        return
     single = unambiguous(masks, tagged)
-    open_mask = np.bitwise_or.reduce(masks, axis=1) & ~np.bitwise_or.reduce(single, axis=1)
+    open_mask = union(masks) & ~union(single)
     touches_right = np.append(touches[1:], False)
-    todo = np.flatnonzero((open_mask != 0) & (touches | touches_right))
+    todo = np.flatnonzero((open_mask != 0) & (touches | touches_right[: len(touches)]))
     if not len(todo):
-        return
+        return single
     # Only neighbours in the list depend on each other: the k-th of every chain goes at once.
     follows = np.append(False, (np.diff(todo) == 1) & touches[todo[1:]])
     chain_start = np.flatnonzero(~follows)
     chain = np.cumsum(~follows) - 1
-    depth = np.arange(len(todo)) - chain_start[chain]
-    turns = _by_value(depth)
+    turns = _by_value(np.arange(len(todo)) - chain_start[chain])
 
-    def resolve(rows: Int64, left: bool, right: bool) -> None:
+    def resolve(rows: Int64, sides: tuple[tuple[Bool, int], ...]) -> None:
         ambiguous = open_mask[rows]
-        taken = np.zeros((len(rows), masks.shape[1]), dtype=np.uint64)
-        for use, touching, step in ((left, touches, -1), (right, touches_right, 1)):
-            if not use:
-                continue
+        taken = np.zeros((len(masks), len(rows)), dtype=np.uint64)
+        for touching, step in sides:
             near = touching[rows]
-            # Where nothing touches, the row itself stands in: it is ambiguous, so gives nothing.
-            neighbour = single[np.where(near, rows + step, rows)]
-            offer = neighbour & masks[rows] & ambiguous[:, None]
-            offer[~near] = 0
+            # Where nothing touches, the row itself stands in: it is masked out.
+            offer = single[:, np.where(near, rows + step, rows)] & masks[:, rows]
+            offer &= np.where(near, ambiguous, np.uint64(0))
             taken |= offer
-            ambiguous = ambiguous & ~np.bitwise_or.reduce(offer, axis=1)
-        done = np.bitwise_or.reduce(taken, axis=1)
-        masks[rows] = (masks[rows] & ~done[:, None]) | taken
+            ambiguous &= ~union(offer)
+        done = union(taken)
+        masks[:, rows] = (masks[:, rows] & ~done) | taken
         tagged[rows] &= ~done
-        single[rows] |= taken
+        single[:, rows] |= taken
         open_mask[rows] = ambiguous
 
     for turn in turns:
-        resolve(todo[turn], left=True, right=True)
+        resolve(todo[turn], ((touches, -1), (touches_right, 1)))
     for turn in reversed(turns):
-        resolve(todo[turn], left=False, right=True)
+        resolve(todo[turn], ((touches_right, 1),))
+    return single
 
 
 def _by_value(values: Int64) -> list[Int64]:

@@ -135,7 +135,8 @@ def _run_actors(
         remote = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3)(_ShardActor)
         count = min(num_actors, len(names))
         actors = [remote.remote(str(trie_folder), str(folder)) for _ in range(count)]
-        idle, pending = list(actors), {}
+        idle = list(actors)
+        pending: dict[Any, tuple[Any, str]] = {}
         queue = list(reversed(names))
         while queue or pending:
             while queue and idle:

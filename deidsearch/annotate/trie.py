@@ -131,9 +131,8 @@ class Trie:
             pa.py_buffer(np.ascontiguousarray(arrays["key_bytes"])),
         )
         names = ("first", "edge", "identifier", "has_children", "inner")
-        return cls(
-            token_key, *(arrays[name] for name in names), arrays["digest"].tobytes().decode()
-        )
+        columns = {name: arrays[name] for name in names}
+        return cls(token_key=token_key, digest=arrays["digest"].tobytes().decode(), **columns)
 
 
 def find_matches(trie: Trie, tokens: TokenTable, key: pa.StringArray) -> Matches:
@@ -155,7 +154,7 @@ def number_tokens(trie: Trie, tokens: TokenTable, key: pa.StringArray) -> Int32:
     if not len(key):
         return np.empty(0, dtype=np.int32)
     found = pc.index_in(key, value_set=trie.token_key)
-    number = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int32)
+    number: Int32 = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int32)
     return number[tokens.token]
 
 

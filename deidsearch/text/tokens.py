@@ -9,7 +9,6 @@ at no context, so an entry and its occurrence in a note are always cut in the sa
 
 from __future__ import annotations
 
-import functools
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,33 +27,40 @@ _INSIDE_WORDS = "\u00ad\u200c\u200d\u2060"
 _DROP_INSIDE = {ord(character): None for character in _INSIDE_WORDS}
 # Texts are joined by this: a blank, so that no token runs over two texts.
 _SEPARATOR = "\n"
+# Characters cut at once: what is worked on stays in the processor's cache, and memory bounded.
+_BLOCK_CHARS = 1 << 20
 
 
-@functools.cache
-def _character_classes() -> npt.NDArray[np.uint8]:
-    """Returns the class of each code point, ``(0x110000,)``, computed once per process."""
-    classes = np.full(0x110000, _SYMBOL, dtype=np.uint8)
-    category = unicodedata.category
-    for code in range(0x110000):
-        if 0xD800 <= code <= 0xDFFF:
-            continue
-        # Planes 4 to 13 are unassigned, 15 and 16 are private: symbols all of them.
-        if code == 0x40000:
-            break
-        kind = category(chr(code))
-        if kind[0] in "LNM":
-            classes[code] = _WORD
-        elif kind[0] == "Z" or kind == "Cc":
-            classes[code] = _BLANK
-    for character in _INVISIBLE_BLANK:
-        classes[ord(character)] = _BLANK
-    for character in _INSIDE_WORDS:
-        classes[ord(character)] = _WORD
-    classes[0xE0100:0xE01F0] = _WORD  # variation selectors, category Mn
-    classes[ord("-")] = _HYPHEN
-    classes[ord("_")] = _UNDERSCORE
-    classes.setflags(write=False)
-    return classes
+# The class of each code point, by pages of 256 that are filled when one of their characters occurs:
+# a text uses a handful of pages, and to ask for every code point takes a quarter of a second.
+_CLASSES: npt.NDArray[np.uint8] = np.full(0x110000, _SYMBOL, dtype=np.uint8)
+_filled_pages: set[int] = set()
+
+
+def _character_classes(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+    """Returns the class of each of the code points."""
+    wide = codes[codes > 0xFF]
+    pages = np.flatnonzero(np.bincount(wide >> 8)).tolist() if len(wide) else []
+    for page in {0, *pages} - _filled_pages:
+        for code in range(page << 8, (page + 1) << 8):
+            _CLASSES[code] = _class_of(chr(code))
+        _filled_pages.add(page)
+    return _CLASSES[codes]
+
+
+def _class_of(character: str) -> int:
+    if character in _INVISIBLE_BLANK:
+        return _BLANK
+    if character in _INSIDE_WORDS:
+        return _WORD
+    if character == "-":
+        return _HYPHEN
+    if character == "_":
+        return _UNDERSCORE
+    category = unicodedata.category(character)
+    if category[0] in "LNM":
+        return _WORD
+    return _BLANK if category[0] == "Z" or category == "Cc" else _SYMBOL
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,20 +161,32 @@ def tokenise(texts: Sequence[str] | pa.Array | pa.ChunkedArray) -> TokenTable:
     Args:
         texts: ``(sentences,)`` strings; lone surrogates are read as U+FFFD.
 
-    All texts are cut at once: joined, classified by code point, and cut where the class changes.
+    Many texts are cut at once: joined, classified by code point, and cut where the class changes.
     Surfaces are dictionary-encoded by Arrow straight from the text's UTF-8 buffer.
     """
     if isinstance(texts, (pa.Array, pa.ChunkedArray)):
         texts = texts.to_pylist()
-    if not len(texts):
+    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+    total = np.cumsum(lengths)
+    tables, first = [], 0
+    while first < len(texts):
+        done = int(total[first - 1]) if first else 0
+        stop = int(np.searchsorted(total, done + _BLOCK_CHARS, side="right"))
+        stop = max(stop, first + 1)
+        tables.append(_tokenise_block(texts[first:stop], lengths[first:stop]))
+        first = stop
+    if not tables:
         zero = np.empty(0, np.int32)
         return TokenTable(pa.array([], pa.string()), zero, zero, zero, np.zeros(1, np.int64))
+    return concatenate(tables)
+
+
+def _tokenise_block(texts: Sequence[str], lengths: npt.NDArray[np.int64]) -> TokenTable:
     joined = _SEPARATOR.join(texts)
     codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     text_start = np.concatenate(([0], np.cumsum(lengths + 1)))[:-1]
 
-    classes = _character_classes()[codes]
+    classes = _character_classes(codes)
     edge = np.empty(len(codes) + 1, dtype=bool)
     edge[0] = edge[-1] = True
     # A symbol is always a token by itself, so there is an edge on either side of it.
@@ -180,7 +198,10 @@ def tokenise(texts: Sequence[str] | pa.Array | pa.ChunkedArray) -> TokenTable:
     start = bounds[:-1][is_token]
     end = bounds[1:][is_token]
 
-    token, vocabulary = _encode_surfaces(joined, codes, bounds, kinds, is_token)
+    token, vocabulary = _encode_surfaces(joined, codes, bounds, is_token)
+    runs = np.isin(kinds[is_token], (_HYPHEN, _UNDERSCORE)) & (end - start > 1)
+    if runs.any():
+        token, vocabulary = _shorten_runs(token, vocabulary)
     offsets = np.concatenate((np.searchsorted(start, text_start), [len(start)])).astype(np.int64)
     shift = np.repeat(text_start, np.diff(offsets))
     return TokenTable(
@@ -196,7 +217,6 @@ def _encode_surfaces(
     joined: str,
     codes: npt.NDArray[np.uint32],
     bounds: npt.NDArray[np.int64],
-    kinds: npt.NDArray[np.uint8],
     is_token: npt.NDArray[np.bool_],
 ) -> tuple[npt.NDArray[np.int32], pa.StringArray]:
     """Returns the number of each token's surface, ``(tokens,)``, and the surfaces.
@@ -206,38 +226,47 @@ def _encode_surfaces(
     """
     if not len(codes):
         return np.empty(0, np.int32), pa.array([], pa.string())
+    # The characters of more than one byte are few: only they are looked at one by one.
+    wide = np.flatnonzero(codes > 0x7F)
+    wide_codes = codes[wide]
     # "surrogatepass" would make invalid UTF-8; "replace" writes one byte for a lone surrogate.
-    surrogate = (codes >= 0xD800) & (codes <= 0xDFFF)
+    surrogate = (wide_codes >= 0xD800) & (wide_codes <= 0xDFFF)
     if surrogate.any():
-        codes = np.where(surrogate, np.uint32(0xFFFD), codes)
+        codes = codes.copy()
+        codes[wide[surrogate]] = wide_codes[surrogate] = 0xFFFD
         joined = codes.tobytes().decode("utf-32-le")
     raw = joined.encode("utf-8")
-    if len(raw) == len(codes):
-        byte_bounds = bounds
-    else:
-        width = np.ones(len(codes) + 1, dtype=np.uint8)
-        width[0] = 0
-        tail = width[1:]
-        tail += codes > 0x7F
-        tail += codes > 0x7FF
-        tail += codes > 0xFFFF
-        byte_bounds = np.cumsum(width, dtype=np.int64)[bounds]
-    pieces = pa.LargeStringArray.from_buffers(
-        len(bounds) - 1, pa.py_buffer(byte_bounds.astype(np.int64)), pa.py_buffer(raw)
-    )
+    more_bytes = 1 + (wide_codes > 0x7FF).astype(np.int64) + (wide_codes > 0xFFFF)
+    shift = np.concatenate(([0], np.cumsum(more_bytes)))
+    byte_bounds = bounds + shift[np.searchsorted(wide, bounds)]
+    is_small = len(raw) < 1 << 31
+    kind = pa.StringArray if is_small else pa.LargeStringArray
+    byte_bounds = byte_bounds.astype(np.int32 if is_small else np.int64)
+    pieces = kind.from_buffers(len(bounds) - 1, pa.py_buffer(byte_bounds), pa.py_buffer(raw))
     encoded = pieces.dictionary_encode()
     number = encoded.indices.to_numpy(zero_copy_only=False)[is_token]
-    surfaces = encoded.dictionary.cast(pa.string())
-    # Runs of hyphens and of underscores all carry the surface of a single one; numbers of blanks
-    # and of runs fall out of use, so the vocabulary is numbered anew.
+    return _only_used(number, encoded.dictionary.cast(pa.string()))
+
+
+def _shorten_runs(
+    number: npt.NDArray[np.int32], surfaces: pa.StringArray
+) -> tuple[npt.NDArray[np.int32], pa.StringArray]:
+    """Returns numbers and surfaces where a run of hyphens or underscores is a single one."""
     surfaces = pc.replace_substring_regex(surfaces, "^(?:-+)$", "-")
     surfaces = pc.replace_substring_regex(surfaces, "^(?:_+)$", "_")
     merged = surfaces.dictionary_encode()
-    number = merged.indices.to_numpy(zero_copy_only=False)[number]
-    used = np.zeros(len(merged.dictionary), dtype=bool)
+    merged_number = merged.indices.to_numpy(zero_copy_only=False)
+    return _only_used(merged_number[number], merged.dictionary)
+
+
+def _only_used(
+    number: npt.NDArray[np.int32], surfaces: pa.StringArray
+) -> tuple[npt.NDArray[np.int32], pa.StringArray]:
+    """Returns numbers and surfaces without those that no token has (blanks, runs)."""
+    used = np.zeros(len(surfaces), dtype=bool)
     used[number] = True
     renumber = np.cumsum(used, dtype=np.int32) - 1
-    return renumber[number].astype(np.int32), merged.dictionary.filter(pa.array(used))
+    return renumber[number].astype(np.int32), surfaces.filter(pa.array(used))
 
 
 def fold(text: str, fold_accents: bool = False) -> str:
@@ -276,4 +305,6 @@ def fold_vocabulary(vocabulary: pa.StringArray, fold_accents: bool = False) -> p
 
 def is_word(vocabulary: pa.StringArray) -> npt.NDArray[np.bool_]:
     """Returns which surfaces hold a letter or digit, ``(surfaces,)``."""
-    return pc.match_substring_regex(vocabulary, r"[\pL\pN]").to_numpy(zero_copy_only=False)
+    found = pc.match_substring_regex(vocabulary, r"[\pL\pN]")
+    words: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+    return words

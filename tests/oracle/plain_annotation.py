@@ -205,7 +205,7 @@ def initials_before(
     for _ in range(3 if extended else 1):
         has_stop = edge > 0 and surfaces[edge - 1] == "."
         letters = edge - 1 - has_stop
-        if letters < 0 or is_typed(letters) or (has_stop and is_typed(edge - 1)):
+        if letters < 0 or is_typed(letters):
             break
         word = surfaces[letters]
         if not re.fullmatch(r"[^\W\d_]{1,3}", word):

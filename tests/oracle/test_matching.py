@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
-from plain_annotation import (  # noqa: E402
+from deidsearch.annotate import trie as trie_module
+from deidsearch.annotate.automaton import TextMatcher
+from deidsearch.annotate.matches import select_leftmost_longest
+from deidsearch.annotate.trie import Trie, find_matches
+from deidsearch.text.tokens import fold, fold_vocabulary, tokenise
+from tests.oracle.plain_annotation import (
     Entry,
     dictionary_of,
     entry_lists,
@@ -20,12 +22,6 @@ from plain_annotation import (  # noqa: E402
     occurrences,
     sentence_lists,
 )
-
-from deidsearch.annotate import trie as trie_module  # noqa: E402
-from deidsearch.annotate.automaton import TextMatcher  # noqa: E402
-from deidsearch.annotate.matches import select_leftmost_longest  # noqa: E402
-from deidsearch.annotate.trie import Trie, find_matches  # noqa: E402
-from deidsearch.text.tokens import fold, fold_vocabulary, tokenise  # noqa: E402
 
 
 def folded(sentence) -> list[str]:
@@ -76,9 +72,7 @@ def test_automaton_finds_what_a_naive_scan_finds(entries, sentence) -> None:
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=8), st.lists(st.text(), max_size=4))
 def test_any_text_gives_the_same_from_trie_and_automaton(keys, texts) -> None:
     words = [tuple(folded_words(key)) for key in keys]
-    entries = [
-        Entry(word, {"NAME": Fraction(1, 2)}) for word in dict.fromkeys(words) if any(word)
-    ]
+    entries = [Entry(word, {"NAME": Fraction(1, 2)}) for word in dict.fromkeys(words) if any(word)]
     texts = [*texts, " ".join(keys)]
     dictionary = dictionary_of(entries)
     table = tokenise(texts)

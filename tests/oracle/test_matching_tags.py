@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
-import plain_annotation as plain  # noqa: E402
-
-from deidsearch.annotate.ceilings import bands, identifier_tags, tag_identifiers  # noqa: E402
-from deidsearch.annotate.postprocess import annotate  # noqa: E402
-from deidsearch.annotate.ratios import count_occurrences, sentence_ratios  # noqa: E402
-from deidsearch.annotate.training_sets import training_set  # noqa: E402
-from deidsearch.annotate.trie import Trie, find_matches  # noqa: E402
-from deidsearch.text.tokens import fold, fold_vocabulary, tokenise  # noqa: E402
+from deidsearch.annotate.ceilings import bands, identifier_tags, tag_identifiers
+from deidsearch.annotate.postprocess import annotate
+from deidsearch.annotate.ratios import count_occurrences, sentence_ratios
+from deidsearch.annotate.training_sets import training_set
+from deidsearch.annotate.trie import Trie, find_matches
+from deidsearch.text.tokens import fold, fold_vocabulary, tokenise
+from tests.oracle import plain_annotation as plain
 
 ceiling_lists = st.lists(plain.ceilings, min_size=1, max_size=5)
 
@@ -37,9 +33,7 @@ class Case:
         counts = count_occurrences(self.matches, len(entries))
         self.ratio = sentence_ratios(self.dictionary, counts, available, rules.type_dominance)
         self.tags = tag_identifiers(self.dictionary, self.ratio, rules, ceilings)
-        self.annotation = annotate(
-            every, self.table, self.key, self.dictionary, self.tags, rules
-        )
+        self.annotation = annotate(every, self.table, self.key, self.dictionary, self.tags, rules)
 
         self.words = [[fold(surface) for surface in sentence] for sentence in sentences]
         seen = [0] * len(entries)
@@ -86,9 +80,7 @@ def test_ratios_and_tags_follow_the_table(case) -> None:
             assert np.isnan(case.ratio[number])
         else:
             assert np.isclose(case.ratio[number], float(exact), rtol=1e-13)
-        explained = identifier_tags(
-            case.dictionary, number, case.ratio, case.rules, case.ceilings
-        )
+        explained = identifier_tags(case.dictionary, number, case.ratio, case.rules, case.ceilings)
         for place, ceiling in enumerate(case.ceilings):
             types, common = plain.tags_of(entry, exact, case.rules, ceiling)
             bit = np.uint64(1 << place)
