@@ -90,13 +90,13 @@ def plan_windows(encoded: EncodedSentences, max_pieces: int, max_span_width: int
         parts[int(sentence)] = rows
         num_rows[sentence] = len(rows)
     row_offsets = np.concatenate(([0], np.cumsum(num_rows)))
-    sentence = np.repeat(np.arange(len(encoded)), num_rows)
-    columns = np.zeros((4, len(sentence)), dtype=np.int32)
-    columns[1] = columns[3] = num_tokens[sentence]
+    row_sentence = np.repeat(np.arange(len(encoded)), num_rows)
+    columns = np.zeros((4, len(row_sentence)), dtype=np.int32)
+    columns[1] = columns[3] = num_tokens[row_sentence]
     for number, rows in parts.items():
         columns[:, row_offsets[number] : row_offsets[number + 1]] = np.array(rows).T
     start, end, own_start, own_end = columns
-    return Windows(sentence, start, end, own_start, own_end, row_offsets, max_span_width)
+    return Windows(row_sentence, start, end, own_start, own_end, row_offsets, max_span_width)
 
 
 def _split(

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,11 +150,11 @@ def train(
         failure.curve = run.state.curve
         raise
     except torch.OutOfMemoryError as error:
-        failure = TrainingFailed(
+        full = TrainingFailed(
             "the GPU's memory is full", "Lower training.token_budget, or share the GPU less."
         )
-        failure.curve = run.state.curve
-        raise failure from error
+        full.curve = run.state.curve
+        raise full from error
 
 
 def rate_factor(step: int, num_steps: int, warmup: float) -> float:
@@ -172,7 +173,8 @@ def rate_factor(step: int, num_steps: int, warmup: float) -> float:
 
 def make_optimiser(model: SpanModel, settings: TrainSettings) -> optim.Optimizer:
     """Returns AdamW over encoder and head, each with its own rate."""
-    head, encoder = [], []
+    head: list[torch.nn.Parameter] = []
+    encoder: list[torch.nn.Parameter] = []
     for name, parameter in model.trainable().items():
         (head if name.startswith("head.") else encoder).append(parameter)
     groups = [
@@ -202,12 +204,13 @@ class _Training:
     ) -> None:
         self.model, self.settings, self.scorer = model, settings, scorer
         self.state = TrainState()
-        sizes = {
-            "max_pieces": model.max_pieces,
-            "max_span_width": model.settings.max_span_width,
-        }
-        self.train = SpanBatches(data.train, mentions=data.mentions, **sizes)
-        self.validation = SpanBatches(data.validation, **sizes)
+        make = partial(
+            SpanBatches,
+            max_pieces=model.max_pieces,
+            max_span_width=model.settings.max_span_width,
+        )
+        self.train = make(data.train, mentions=data.mentions)
+        self.validation = make(data.validation)
         _check_data(self.train)
         self.checkpoint = CheckpointFolder(folder, _fingerprint(model, data, settings))
         if settings.weight_decay == 0:

@@ -135,7 +135,7 @@ class Bench:
         ref = resolve_encoder(args.encoder)
         tokenizer = load_tokenizer(ref)
         shared = find_shared()
-        sizes = (args.sentences, args.sentences // 4)
+        sizes = (args.sentences, max(200, args.sentences // 4))
         if shared is not None:
             self.source = "meddocan"
             folder = shared / "data" / "corpora" / "meddocan"
@@ -158,6 +158,7 @@ class Bench:
             patience=None,
             batch_size=args.batch_size,
             learning_rate=args.learning_rate,
+            head_learning_rate=args.head_learning_rate,
             seed=args.seed,
         )
         seed = args.seed
@@ -168,7 +169,7 @@ class Bench:
         self.order = random.Random(seed)
         steps = -(-len(self.train) // args.batch_size)
         self.updates = plain_pure.Updates(
-            self.plain, steps * args.epochs, self.settings.learning_rate
+            self.plain, steps * args.epochs, args.learning_rate, args.head_learning_rate
         )
         self.floor = floor.train()
         self.floor_batches = SpanBatches(self.encoded[0], max_pieces=512, max_span_width=8)
@@ -281,6 +282,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--learning-rate", type=float, default=5e-5)
+    parser.add_argument("--head-learning-rate", type=float, default=5e-4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--floor-rounds", type=int, default=3)

@@ -373,3 +373,26 @@ def test_counts_say_what_training_could_not_use(encoder, tmp_path) -> None:
         "mentions_truncated": 0,
         "mentions_on_one_span": 1,
     }
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_learns_on_a_gpu_and_goes_on_there(encoder, tmp_path) -> None:
+    planted, gold = make_data()
+    settings = TrainSettings(epochs=12, batch_size=8, learning_rate=2e-3, head_learning_rate=1e-2)
+    for reporter in (_crash_at(6), None):
+        model = build_model(encoder, 2, ModelSettings(), seed=settings.seed)
+        try:
+            outcome = train(
+                model,
+                planted,
+                settings=settings,
+                scorer=lambda spans: 0.01 + f1(gold, spans),
+                folder=tmp_path / "t",
+                reporter=reporter,
+                device="cuda",
+            )
+        except Crash:
+            continue
+    assert outcome.epochs == 12 or outcome.finished == "patience"
+    assert outcome.best_f1 > 0.9

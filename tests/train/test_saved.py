@@ -11,7 +11,6 @@ import pytest
 
 from deidsearch.dataset.pieces import encode_sentences
 from deidsearch.errors import InputError
-from deidsearch.text.tokens import tokenise
 from deidsearch.train.encoder import load_tokenizer
 from deidsearch.train.predict import predict
 from deidsearch.train.saved import load_model, save_model

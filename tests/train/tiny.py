@@ -40,7 +40,7 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **SPECIAL)
 
 
-def make_encoder(folder: Path, *, layers: int = 2, positions: int = 64, seed: int = 0) -> EncoderRef:
+def make_encoder(folder: Path, *, layers: int = 2, seed: int = 0) -> EncoderRef:
     """Returns a tiny random BERT saved in the folder."""
     tokenizer = make_tokenizer()
     torch.manual_seed(seed)
@@ -50,7 +50,7 @@ def make_encoder(folder: Path, *, layers: int = 2, positions: int = 64, seed: in
         num_hidden_layers=layers,
         num_attention_heads=4,
         intermediate_size=64,
-        max_position_embeddings=positions,
+        max_position_embeddings=64,
         pad_token_id=0,
     )
     BertModel(config, add_pooling_layer=False).save_pretrained(folder)
