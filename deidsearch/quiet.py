@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
+from types import ModuleType
 
 # Each library reads its switches when it is imported, so they are set before any import of it.
 _SWITCHES = {
     # No usage statistics: all of these phone home by default.
     "RAY_USAGE_STATS_ENABLED": "0",  # exactly 0: any other word still sends a message
+    # A node that `ray start` started even then tells Ray's server that it is off: to nowhere.
+    "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",  # MLflow does not take 1
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -57,3 +62,24 @@ def worker_environment() -> dict[str, str]:
 def runtime_env() -> dict[str, dict[str, str]]:
     """Returns Ray's ``runtime_env`` that carries the switches to its workers."""
     return {"env_vars": worker_environment()}
+
+
+@contextlib.contextmanager
+def hushed_ray(ray: ModuleType) -> Iterator[None]:
+    """Keeps a local Ray from speaking to other machines and from printing what failed in workers.
+
+    No setting does either. Even without dashboard and statistics, Ray starts a process that asks
+    the cloud's metadata address who owns this machine; and errors of workers, which may quote
+    notes, go to stdout whatever ``log_to_driver`` says.
+
+    Args:
+        ray: the module, given by one of the doors that may import it.
+    """
+    services, worker = ray._private.services, ray._private.worker
+    start, show = services.start_api_server, worker.print_to_stdstream
+    services.start_api_server = lambda *args, **kwargs: (None, None)
+    worker.print_to_stdstream = lambda *args, **kwargs: None
+    try:
+        yield
+    finally:
+        services.start_api_server, worker.print_to_stdstream = start, show

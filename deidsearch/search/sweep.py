@@ -15,8 +15,9 @@ from deidsearch.files import private_dir
 from deidsearch.search.driver import driver_lock
 from deidsearch.search.faults import failure_reason, is_disk_full
 from deidsearch.search.progress import Progress, Reporter, SilentReporter
+from deidsearch.search.session import Resources
 from deidsearch.search.task import TrainingTask
-from deidsearch.search.tune import TARGET, Listener, Resources, disk_is_full, run_trainings
+from deidsearch.search.tune import TARGET, Listener, disk_is_full, run_trainings
 from deidsearch.store.ledger import (
     DONE,
     FAILED,

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import logging
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deidsearch.errors import InputError, Interrupted, RunError
+from deidsearch.errors import Interrupted, RunError
 from deidsearch.files import private_dir
-from deidsearch.quiet import runtime_env, silence
+from deidsearch.quiet import silence
 from deidsearch.search.faults import LOW_DISK, failure_reason, is_disk_full
+from deidsearch.search.session import Resources, granted, ray_session
 
 if TYPE_CHECKING:
     from ray import tune
@@ -29,27 +28,7 @@ if TYPE_CHECKING:
 
 TARGET = "deidsearch.search.trial:run_training"
 DIED = "the worker process died twice: killed (out of memory?) or crashed"
-_OBJECT_STORE = 100 << 20  # bytes: trainings get paths, so hardly anything goes through the store
 _GO_ON = "Run the same command: it goes on where it stopped."
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Resources:
-    """Where trainings run and what each of them gets.
-
-    Attributes:
-        address: ``local`` starts Ray here; else that of a cluster.
-        cpus: cores of one training.
-        gpus: GPUs of one training; fractions share one.
-        max_concurrent: trainings at once; None is as many as fit.
-    """
-
-    address: str = "local"
-    cpus: int = 2
-    gpus: float = 0.0
-    max_concurrent: int | None = None
 
 
 @dataclass(frozen=True)
@@ -94,8 +73,11 @@ def run_trainings(
     """
     if not folders:
         return
-    with _silent_ray(), _ray_session(resources.address, tmp):
-        cpus, gpus = _granted(resources)
+    silence()
+    import ray
+
+    with ray_session(ray, resources.address, tmp):
+        cpus, gpus = granted(ray, resources)
         watcher = _make_watcher(listener, folders[0].parent)
         tuner = _make_tuner(folders, target, cpus, gpus, resources.max_concurrent, tmp, watcher)
         with _ended_like_ctrl_c():
@@ -111,46 +93,9 @@ def run_trainings(
         )
 
 
-def cap_resources(
-    cpus: int, gpus: float, have_cpus: float, have_gpus: float
-) -> tuple[int, float, list[str]]:
-    """Returns cores and GPUs of a training as they can be had, and warnings on what was cut.
-
-    >>> cap_resources(8, 0.25, 2, 0)[:2]
-    (2, 0.0)
-    """
-    warnings = []
-    if cpus > have_cpus:
-        most = max(1, int(have_cpus))
-        warnings.append(f"ray.cpus_per_trial: {cpus} asked for, {most} exist; using {most}.")
-        cpus = most
-    if gpus > 0 and have_gpus <= 0:
-        warnings.append(f"ray.gpus_per_trial: {gpus:g} asked for, no GPU exists; using 0.")
-        gpus = 0.0
-    elif gpus > have_gpus:
-        warnings.append(
-            f"ray.gpus_per_trial: {gpus:g} asked for, {have_gpus:g} exist; using {have_gpus:g}."
-        )
-        gpus = float(have_gpus)
-    return cpus, gpus, warnings
-
-
 def disk_is_full(output: Path) -> RunError:
     """Returns the error of a sweep that waits for space."""
     return RunError("the disk is full, the sweep has paused", str(output), f"Make space. {_GO_ON}")
-
-
-def _granted(resources: Resources) -> tuple[int, float]:
-    import ray
-
-    # A training runs on one node, so the largest node is the cap.
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    have_cpus = max((node.get("CPU", 0) for node in nodes), default=0)
-    have_gpus = max((node.get("GPU", 0) for node in nodes), default=0)
-    cpus, gpus, warnings = cap_resources(resources.cpus, resources.gpus, have_cpus, have_gpus)
-    for warning in warnings:
-        log.warning(warning)
-    return cpus, gpus
 
 
 def _make_tuner(
@@ -303,86 +248,6 @@ def _make_mute() -> Any:
             pass
 
     return Mute()
-
-
-@contextlib.contextmanager
-def _ray_session(address: str, tmp: Path) -> Iterator[None]:
-    """Starts or joins Ray for the length of the block; its files lie under ``tmp``."""
-    silence()
-    import ray
-
-    private_dir(tmp)
-    _empty(tmp)
-    link_home = None
-    try:
-        with _private_umask():
-            if address == "local":
-                # Ray's sockets lie below its folder, and a socket's path has 107 characters at
-                # most: a short link leads to the private folder, whatever that one is called.
-                link_home = Path(tempfile.mkdtemp(prefix="ds-"))
-                (link_home / "r").symlink_to(private_dir(tmp.absolute() / "ray"))
-                options: dict[str, Any] = {
-                    "include_dashboard": False,
-                    "object_store_memory": _OBJECT_STORE,
-                    "_temp_dir": str(link_home / "r"),
-                    "object_spilling_directory": str(private_dir(tmp.absolute() / "spill")),
-                }
-            else:
-                # Workers of a local Ray inherit the variables set here; those of a cluster don't.
-                options = {"runtime_env": runtime_env()}
-            try:
-                ray.init(
-                    address=address,
-                    logging_level=logging.CRITICAL,
-                    log_to_driver=False,
-                    **options,
-                )
-            except ConnectionError as error:
-                raise InputError(
-                    f"no Ray cluster answers ({type(error).__name__})",
-                    where="ray.address",
-                    mend="Use 'local', or start the cluster.",
-                ) from error
-        yield
-    finally:
-        ray.shutdown()
-        _empty(tmp)
-        if link_home is not None:
-            shutil.rmtree(link_home, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _silent_ray() -> Iterator[None]:
-    """Keeps Ray from printing what went wrong in workers: it may quote notes, and stdout is ours.
-
-    ``log_to_driver=False`` stops the workers' output only; errors still go to stdout, and no
-    setting stops them.
-    """
-    silence()
-    from ray._private import worker
-
-    printer = getattr(worker, "print_to_stdstream", None)
-    worker.print_to_stdstream = lambda *args, **kwargs: None
-    try:
-        yield
-    finally:
-        worker.print_to_stdstream = printer
-
-
-def _empty(tmp: Path) -> None:
-    # Only what this module put there: the store keeps its temporary files beside it.
-    for name in ("ray", "spill", "tune"):
-        shutil.rmtree(tmp / name, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _private_umask() -> Iterator[None]:
-    # Ray's processes and the workers inherit it.
-    old = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(old)
 
 
 @contextlib.contextmanager

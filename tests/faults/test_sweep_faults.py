@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -54,7 +56,12 @@ def prepare(output: Path, behaviours: list[str], *, epochs=3, **plan) -> list:
 
 def start(output: Path) -> subprocess.Popen:
     """Returns the running driver, leader of a process group of its own as in a terminal."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(DRIVER.with_name("audit"))]),
+        "OMP_NUM_THREADS": "1",
+        "AUDIT_FILE": str(output / "connections"),
+    }
     return subprocess.Popen(
         [sys.executable, str(DRIVER), str(output)],
         env=environment,
@@ -188,6 +195,29 @@ def test_faults_stay_with_their_training_and_quote_no_text(paused: Ended) -> Non
         "shared": ("done", None),
     }
     assert "Hansen" not in paused.errors
+
+
+def test_no_process_speaks_to_another_machine(paused: Ended) -> None:
+    lines = (paused.output / "connections").read_text().splitlines()
+    spoken_to = {line for line in lines if line.startswith("connect ")}
+    asked_for = {line for line in lines if line.startswith("lookup ")}
+    assert lines, "Ray's own processes look each other up: the watch must have seen them"
+    names = {"localhost", socket.gethostname(), socket.getfqdn(), "None", ""}
+    own = {f"lookup {name}" for name in names}
+    for line in (spoken_to | asked_for) - own:
+        address = ipaddress.ip_address(line.split()[1])
+        assert address.is_loopback or is_own(str(address)), line
+
+
+def is_own(address: str) -> bool:
+    """Returns whether this machine has the address: only then can a socket be bound to it."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
 
 
 def test_a_full_disk_pauses_the_sweep_and_is_no_failure_of_a_cell(paused: Ended) -> None:

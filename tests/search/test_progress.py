@@ -6,7 +6,7 @@ import pytest
 
 from deidsearch.search import progress as module
 from deidsearch.search.progress import Progress
-from deidsearch.search.tune import cap_resources
+from deidsearch.search.session import cap_resources
 
 
 @pytest.fixture

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from deidsearch.files import read_json
+from deidsearch.files import lock, read_json
 from deidsearch.records import SpanTable
 from deidsearch.search.faults import failure_reason, is_disk_full
 from deidsearch.search.task import (
@@ -99,9 +101,17 @@ def test_a_finished_training_is_not_run_again(trained: Path) -> None:
     assert (trained / "training.json").stat().st_mtime_ns == before
 
 
-def test_damaged_predictions_make_a_training_pending(trained: Path, tmp_path: Path) -> None:
-    import shutil
+def test_a_worker_left_behind_is_waited_for(trained: Path) -> None:
+    # Workers outlive a killed driver by seconds, and hold the lock of what they train.
+    with ThreadPoolExecutor(1) as pool:
+        with lock(trained / "lock"):
+            waiting = pool.submit(run_training, trained)
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.3)
+        assert waiting.result(timeout=60).state == DONE
 
+
+def test_damaged_predictions_make_a_training_pending(trained: Path, tmp_path: Path) -> None:
     copy = tmp_path / "trainings" / "key"
     shutil.copytree(trained, copy)
     save_predictions(copy, "test", SpanTable.empty())
