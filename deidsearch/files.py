@@ -123,8 +123,8 @@ def load_arrays(folder: Path | str, mmap: bool = True) -> dict[str, np.ndarray]:
     arrays = {}
     for file in sorted(Path(folder).glob("*.npy")):
         # A mapping of zero bytes is refused by the system, so empty arrays are read.
-        mode = "r" if mmap and file.stat().st_size > 256 else None
-        arrays[file.stem] = np.load(file, mmap_mode=mode, allow_pickle=False)
+        is_mapped = mmap and file.stat().st_size > 256
+        arrays[file.stem] = np.load(file, mmap_mode="r" if is_mapped else None, allow_pickle=False)
     return arrays
 
 

@@ -291,6 +291,9 @@ class GridConfig(Section):
     output: str | None = Field(None, description="folder of the sweep; default runs/NAME")
     dictionaries: dict[str, tuple[Source, ...]] = Field({}, description="type -> sources")
     non_identifiers: tuple[WordList, ...] = Field((), description="words that are no identifiers")
+    placeholders: tuple[str, ...] | None = Field(
+        None, description="entries that stand for nobody ('ukendt'); null: the built-in list"
+    )
     corpus: Corpus | None = Field(None, description="the unannotated text")
     text: Text = Text()
     gold: Gold

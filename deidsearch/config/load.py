@@ -388,13 +388,13 @@ def identity(cell: Cell) -> str:
     config = cell.config
     drop = {"name", "output", "search", "ray", "tracking"}
     if cell.upper_bound:
-        drop |= {"dictionaries", "non_identifiers", "corpus", "annotation"}
+        drop |= {"dictionaries", "non_identifiers", "placeholders", "corpus", "annotation"}
     return config.model_dump_json(exclude=drop)
 
 
 def flat_settings(cell: Cell) -> dict[str, Any]:
     """Returns the cell's settings by dotted path, without places and names of files."""
-    drop = {"dictionaries", "non_identifiers", "gold", *(name for name in FIXED if "." not in name)}
+    drop = {"dictionaries", "non_identifiers", "placeholders", "gold", *(name for name in FIXED if "." not in name)}
     if cell.upper_bound:
         drop |= {"annotation", "corpus"}
     content = cell.config.model_dump(mode="json", exclude=drop)

@@ -136,7 +136,9 @@ class Preparation:
         """Returns the compiled dictionaries of a cell with their trie."""
         types = identifier_sources(self.grid, config)
         words = word_lists(self.grid, config)
-        options = {"fold_accents": config.text.fold_accents}
+        options: dict[str, Any] = {"fold_accents": config.text.fold_accents}
+        if config.placeholders is not None:
+            options["placeholders"] = config.placeholders
         settings = digest(
             {name: [str(source) for source in sources] for name, sources in types.items()},
             [str(words_of) for words_of in words],
@@ -170,10 +172,14 @@ class Preparation:
             f"{len(rates):,} identifiers ({', '.join(parts)}); "
             f"{int((several | listed).sum()):,} ambiguous, {int(several.sum()):,} of several types"
         )
-        removed = dictionary.removed.column("reason").value_counts().to_pylist()
-        if removed:
-            reasons = ", ".join(f"{row['values']} {row['counts']:,}" for row in removed)
-            self.console.say(f"rows left out: {reasons}")
+        for title, rows in (
+            ("rows left out", dictionary.removed),
+            ("rows not taken as written", dictionary.remarks),
+        ):
+            counts = rows.column("reason").value_counts().to_pylist()
+            if counts:
+                reasons = ", ".join(f"{row['values']} {row['counts']:,}" for row in counts)
+                self.console.say(f"{title}: {reasons}")
 
     # -- corpus ------------------------------------------------------------------------------
 
