@@ -58,7 +58,10 @@ class Annotation:
         matches: the leftmost-longest matches.
         masks: uint64 ``(types, matches)``, the types of each after postprocessing.
         single: uint64 ``(types, matches)``, the same where it is the only tag.
+        is_mention: uint64 ``(matches,)``, bit i set where a match is unambiguous.
+        is_ambiguous: uint64 ``(matches,)``, bit i set where a match stays ambiguous.
         non_identifier: uint64 ``(matches,)``, the non-identifier tag after postprocessing.
+        touches: bool ``(matches,)``, True where a match begins right behind the one before it.
         initials: the stretches of initials that became part of a name.
         rates: float64 ``(identifiers, types)``, the population rates.
     """
@@ -71,13 +74,16 @@ class Annotation:
     matches: Matches
     masks: Uint64
     single: Uint64
+    is_mention: Uint64
+    is_ambiguous: Uint64
     non_identifier: Uint64
+    touches: Bool
     initials: Initials
     rates: Float64
 
     def mentions(self, ceiling: int) -> SpanTable:
         """Returns the unambiguous mentions at a ceiling, initials joined and neighbours merged."""
-        return self._merged(ceiling, self._labels(ceiling))
+        return self._merged(ceiling, *self._unambiguous(ceiling))
 
     def ambiguous(self, ceiling: int) -> AmbiguousSpans:
         """Returns the matches that stay ambiguous at a ceiling."""
@@ -106,51 +112,64 @@ class Annotation:
                 highest population rate, ties by the order of the types; it then merges with its
                 neighbours.
         """
-        labels = self._labels(ceiling)
+        rows, labels = self._unambiguous(ceiling)
         if ambiguous == "identifier":
-            rows = self._ambiguous_rows(ceiling)
-            has = (self.masks[:, rows] & self._bit(ceiling)) != 0
-            rates = np.where(has.T, self.rates[self.matches.identifier[rows]], -1.0)
-            labels[rows] = rates.argmax(axis=1)
-        return self._merged(ceiling, labels)
+            more = self._ambiguous_rows(ceiling)
+            has = (self.masks[:, more] & self._bit(ceiling)) != 0
+            rates = np.where(has.T, self.rates[self.matches.identifier[more]], -1.0)
+            rows = np.concatenate([rows, more])
+            labels = np.concatenate([labels, rates.argmax(axis=1).astype(np.int16)])
+            order = np.argsort(rows)
+            rows, labels = rows[order], labels[order]
+        return self._merged(ceiling, rows, labels)
 
     def _bit(self, ceiling: int) -> np.uint64:
         if not 0 <= ceiling < self.num_ceilings:
             raise IndexError(f"ceiling {ceiling} of {self.num_ceilings}")
         return np.uint64(1 << ceiling)
 
-    def _labels(self, ceiling: int) -> npt.NDArray[np.int16]:
-        """Returns the type of each unambiguous match, -1 for the others, ``(matches,)``."""
+    def _unambiguous(self, ceiling: int) -> tuple[Int64, npt.NDArray[np.int16]]:
+        """Returns the unambiguous matches and their types, ``(rows,)`` each."""
         bit = self._bit(ceiling)
-        labels = np.full(len(self.matches), -1, dtype=np.int16)
-        for column, mask in enumerate(self.single):
-            labels[(mask & bit) != 0] = column
-        return labels
+        rows = np.flatnonzero(self.is_mention & bit)
+        labels = np.zeros(len(rows), dtype=np.int16)
+        for column, mask in enumerate(self.single[1:], start=1):
+            labels[(mask[rows] & bit) != 0] = column
+        return rows, labels
 
     def _ambiguous_rows(self, ceiling: int) -> Int64:
-        return np.flatnonzero(union(self.masks) & ~union(self.single) & self._bit(ceiling))
+        return np.flatnonzero(self.is_ambiguous & self._bit(ceiling))
 
-    def _merged(self, ceiling: int, label: npt.NDArray[np.int16]) -> SpanTable:
-        """Returns the spans of labelled matches (-1: none) and initials, neighbours merged."""
+    def _merged(self, ceiling: int, rows: Int64, labels: npt.NDArray[np.int16]) -> SpanTable:
+        """Returns the spans of labelled matches, with initials, neighbours merged.
+
+        Args:
+            ceiling: number of the ceiling.
+            rows: ``(rows,)`` ascending matches.
+            labels: int16 ``(rows,)``, their types.
+        """
         found, initials = self.matches, self.initials
-        rows = np.flatnonzero(label >= 0)
-        joined = np.flatnonzero(initials.mask & np.uint64(1 << ceiling))
-        owner = initials.match[joined]
-        sentence = np.concatenate([found.sentence[rows], found.sentence[owner]])
-        start = np.concatenate([found.start_token[rows], initials.start_token[joined]])
-        end = np.concatenate([found.end_token[rows], found.start_token[owner]])
-        kind = np.concatenate([label[rows], np.full(len(joined), initials.label)])
-        if len(joined):
-            order = np.lexsort((start, sentence))
-            sentence, start, end, kind = sentence[order], start[order], end[order], kind[order]
-        opens = np.ones(len(kind), dtype=np.bool_)
+        opens = np.ones(len(rows), dtype=np.bool_)
         opens[1:] = (
-            (sentence[1:] != sentence[:-1]) | (start[1:] != end[:-1]) | (kind[1:] != kind[:-1])
+            (rows[1:] - rows[:-1] != 1) | ~self.touches[rows[1:]] | (labels[1:] != labels[:-1])
         )
+        start = found.start_token[rows]
+        joined = np.flatnonzero(initials.mask & self._bit(ceiling))
+        if len(joined):
+            # The name begins with its initials, and may so touch another name before them.
+            place = np.searchsorted(rows, initials.match[joined])
+            start[place] = initials.start_token[joined]
+            before = np.maximum(place - 1, 0)
+            opens[place] = (
+                (place == 0)
+                | (found.sentence[rows[before]] != found.sentence[rows[place]])
+                | (found.end_token[rows[before]] != start[place])
+                | (labels[before] != labels[place])
+            )
         first = np.flatnonzero(opens)
-        last = np.append(first[1:], len(kind)) - 1 if len(first) else first
+        last = np.append(first[1:], len(rows))[: len(first)] - 1
         return SpanTable(
-            sentence[first], start[first], end[last], kind[first].astype(np.int16), None
+            found.sentence[rows[first]], start[first], found.end_token[rows[last]], labels[first]
         )
 
 
@@ -175,7 +194,10 @@ def annotate(
     chosen = matches.take(np.flatnonzero(matches.selected))
     masks = np.ascontiguousarray(tags.types[chosen.identifier].T)
     tagged = tags.non_identifier[chosen.identifier]
-    single = resolve_neighbours(masks, tagged, _touches_left(chosen))
+    touches = _touches_left(chosen)
+    single = resolve_neighbours(masks, tagged, touches)
+    is_mention = union(single)
+    is_ambiguous = union(masks) & ~is_mention
 
     initials = Initials.none()
     if rules.initials != "off" and rules.name_type in dictionary.types:
@@ -183,22 +205,24 @@ def annotate(
             chosen,
             tokens,
             key,
-            union(masks),
+            is_mention | is_ambiguous,
             single[dictionary.types.index(rules.name_type)],
             dictionary.types.index(rules.name_type),
             extended=rules.initials == "extended",
         )
-    is_mention = union(single)
     return Annotation(
         types=dictionary.types,
         num_sentences=matches.num_sentences,
         num_ceilings=tags.num_ceilings,
         has_mention=_per_sentence(is_mention, chosen),
-        has_ambiguous=_per_sentence(union(masks) & ~is_mention, chosen),
+        has_ambiguous=_per_sentence(is_ambiguous, chosen),
         matches=chosen,
         masks=masks,
         single=single,
+        is_mention=is_mention,
+        is_ambiguous=is_ambiguous,
         non_identifier=tagged,
+        touches=touches,
         initials=initials,
         rates=np.asarray(dictionary.rates),
     )

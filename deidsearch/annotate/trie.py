@@ -215,10 +215,11 @@ def _walk_block(trie: Trie, number: Int32, offsets: Int64) -> Matches:
     flat_start, length = flat_start[order], length[order]
     identifier = np.concatenate([np.empty(0, np.int32), *identifiers])[order]
     selected = select_leftmost_longest(flat_start, flat_start + length)
-    sentence = np.searchsorted(offsets, flat_start, side="right") - 1
+    sentence_of = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
+    sentence = sentence_of[flat_start]
     start_token = (flat_start - offsets[sentence]).astype(np.int32)
     return Matches(
-        sentence.astype(np.int32),
+        sentence,
         start_token,
         start_token + length.astype(np.int32),
         identifier,

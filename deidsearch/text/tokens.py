@@ -24,7 +24,6 @@ _BLANK, _WORD, _SYMBOL, _HYPHEN, _UNDERSCORE = range(5)
 # a soft hyphen and the joiners stand inside words and are dropped when folding.
 _INVISIBLE_BLANK = "\ufeff\u200b\u2028\u2029"
 _INSIDE_WORDS = "\u00ad\u200c\u200d\u2060"
-_DROP_INSIDE = {ord(character): None for character in _INSIDE_WORDS}
 # Texts are joined by this: a blank, so that no token runs over two texts.
 _SEPARATOR = "\n"
 # Characters cut at once: what is worked on stays in the processor's cache, and memory bounded.
@@ -226,19 +225,18 @@ def _encode_surfaces(
     """
     if not len(codes):
         return np.empty(0, np.int32), pa.array([], pa.string())
-    # The characters of more than one byte are few: only they are looked at one by one.
-    wide = np.flatnonzero(codes > 0x7F)
-    wide_codes = codes[wide]
-    # "surrogatepass" would make invalid UTF-8; "replace" writes one byte for a lone surrogate.
-    surrogate = (wide_codes >= 0xD800) & (wide_codes <= 0xDFFF)
-    if surrogate.any():
-        codes = codes.copy()
-        codes[wide[surrogate]] = wide_codes[surrogate] = 0xFFFD
-        joined = codes.tobytes().decode("utf-32-le")
-    raw = joined.encode("utf-8")
-    more_bytes = 1 + (wide_codes > 0x7FF).astype(np.int64) + (wide_codes > 0xFFFF)
-    shift = np.concatenate(([0], np.cumsum(more_bytes)))
-    byte_bounds = bounds + shift[np.searchsorted(wide, bounds)]
+    try:
+        raw = joined.encode("utf-8")
+    except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8.
+        is_surrogate = (codes >= 0xD800) & (codes <= 0xDFFF)
+        joined = np.where(is_surrogate, np.uint32(0xFFFD), codes).tobytes().decode("utf-32-le")
+        raw = joined.encode("utf-8")
+    byte_bounds = bounds
+    if len(raw) > len(codes):
+        # A character begins at each byte that is no continuation (10xxxxxx).
+        starts = np.flatnonzero((np.frombuffer(raw, np.uint8) & 0xC0) != 0x80)
+        byte_bounds = np.append(starts, len(raw))[bounds]
     is_small = len(raw) < 1 << 31
     kind = pa.StringArray if is_small else pa.LargeStringArray
     byte_bounds = byte_bounds.astype(np.int32 if is_small else np.int64)
@@ -279,32 +277,52 @@ def fold(text: str, fold_accents: bool = False) -> str:
     >>> fold("Straße"), fold("GARCÍA", fold_accents=True)
     ('strasse', 'garcia')
     """
+    return " ".join(_fold_characters(text, fold_accents).split())
+
+
+def _fold_characters(text: str, fold_accents: bool) -> str:
     if text.isascii():
-        folded = text.casefold()
-    else:
-        # NFC before and after: folding can compose anew (İ -> i + U+0307).
-        folded = unicodedata.normalize("NFC", text.translate(_DROP_INSIDE)).casefold()
-        folded = unicodedata.normalize("NFC", folded)
-        if fold_accents:
-            parts = unicodedata.normalize("NFD", folded)
-            folded = "".join(c for c in parts if unicodedata.category(c) != "Mn")
-            folded = unicodedata.normalize("NFC", folded)
-    return " ".join(folded.split())
+        return text.casefold()
+    # NFC before and after: folding can compose anew (İ -> i + U+0307).
+    for character in _INSIDE_WORDS:
+        text = text.replace(character, "")
+    folded = unicodedata.normalize("NFC", text).casefold()
+    folded = unicodedata.normalize("NFC", folded)
+    if fold_accents:
+        parts = unicodedata.normalize("NFD", folded)
+        marks = {ord(c): None for c in set(parts) if unicodedata.category(c) == "Mn"}
+        folded = unicodedata.normalize("NFC", parts.translate(marks))
+    return folded
 
 
 def fold_vocabulary(vocabulary: pa.StringArray, fold_accents: bool = False) -> pa.StringArray:
     """Returns the folded key of each surface, ``(surfaces,)``, each folded once."""
-    ascii_only = pc.string_is_ascii(vocabulary).to_numpy(zero_copy_only=False)
+    ascii_only = _is_ascii(vocabulary)
     lowered = pc.ascii_lower(vocabulary)
     rest = np.flatnonzero(~ascii_only)
     if not len(rest):
         return lowered
-    folded = [fold(text, fold_accents) for text in vocabulary.take(pa.array(rest)).to_pylist()]
+    surfaces = vocabulary.take(pa.array(rest)).to_pylist()
+    # No rule of folding looks over a line break, so all are folded as one text. That holds while
+    # no surface has a blank of its own, as tokens don't.
+    text = _fold_characters("\n".join(surfaces), fold_accents)
+    folded = text.split("\n")
+    if len(folded) != len(surfaces) or text.split() != [key for key in folded if key]:
+        folded = [fold(surface, fold_accents) for surface in surfaces]
     return pc.replace_with_mask(lowered, pa.array(~ascii_only), pa.array(folded, pa.string()))
 
 
 def is_word(vocabulary: pa.StringArray) -> npt.NDArray[np.bool_]:
     """Returns which surfaces hold a letter or digit, ``(surfaces,)``."""
-    found = pc.match_substring_regex(vocabulary, r"[\pL\pN]")
-    words: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+    found = pc.match_substring_regex(vocabulary, "[0-9A-Za-z]").to_numpy(zero_copy_only=False)
+    words: npt.NDArray[np.bool_] = found.copy()
+    # Not by a regular expression: Arrow's Unicode is of another version than the tokeniser's.
+    for place in np.flatnonzero(~words & ~_is_ascii(vocabulary)).tolist():
+        surface = vocabulary[place].as_py()
+        words[place] = any(unicodedata.category(character)[0] in "LN" for character in surface)
     return words
+
+
+def _is_ascii(vocabulary: pa.StringArray) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = pc.string_is_ascii(vocabulary).to_numpy(zero_copy_only=False)
+    return found

@@ -72,21 +72,24 @@ def make_dictionary(rng: np.random.Generator, size: int, words: list[str]) -> Di
     keys = list(seen)
     lengths = np.array([len(key) for key in keys])
     flat = np.array([word for key in keys for word in key], dtype=np.int32)
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
     kind = rng.choice(3, size, p=[0.85, 0.11, 0.04])
     rates = np.zeros((size, 3))
     rates[np.arange(size), kind] = rng.lognormal(-13, 2, size)
     also = rng.random(size) < 0.01
     rates[also, (kind[also] + 1) % 3] = rng.lognormal(-13, 2, int(also.sum()))
+    # Names that are words too are mostly among the words of the text.
+    share = np.where((lengths == 1) & (flat[offsets[:-1]] < num_text), 0.5, 0.02)
     return Dictionary(
         types=TYPES,
         sources=("words",),
         key=pa.array([" ".join(words[word] for word in key) for key in keys]),
         token_key=pa.array(words),
         tokens=flat,
-        offsets=np.concatenate(([0], np.cumsum(lengths))),
+        offsets=offsets,
         rates=rates,
         counts=np.full((size, 3), np.nan),
-        non_identifier=(rng.random(size) < 0.04).astype(np.uint64),
+        non_identifier=(rng.random(size) < share).astype(np.uint64),
         all_words_common=np.zeros(size, dtype=np.bool_),
         is_variant=np.zeros(size, dtype=np.bool_),
         removed=empty_report(),

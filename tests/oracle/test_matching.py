@@ -36,7 +36,7 @@ def rows(matches, sentence: int, only_selected: bool) -> list[tuple[int, int, in
     return list(zip(*(column[chosen].tolist() for column in columns), strict=True))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(entry_lists(), sentence_lists, st.sampled_from([1, 3, 1 << 20]))
 def test_trie_finds_what_a_naive_scan_finds(entries, sentences, block) -> None:
     table = tokenise([" ".join(sentence) for sentence in sentences])
@@ -51,7 +51,7 @@ def test_trie_finds_what_a_naive_scan_finds(entries, sentences, block) -> None:
         assert rows(matches, number, True) == leftmost_longest(expected)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(entry_lists(), st.lists(st.sampled_from(["Anna", "jensen", "per", "-", ".", "og"])))
 def test_automaton_finds_what_a_naive_scan_finds(entries, sentence) -> None:
     text = "\n".join(sentence)
@@ -68,7 +68,7 @@ def test_automaton_finds_what_a_naive_scan_finds(entries, sentence) -> None:
     assert taken == in_text(leftmost_longest(expected))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=8), st.lists(st.text(), max_size=4))
 def test_any_text_gives_the_same_from_trie_and_automaton(keys, texts) -> None:
     words = [tuple(folded_words(key)) for key in keys]
@@ -98,7 +98,7 @@ def folded_words(text: str) -> list[str]:
     return [keys[number] for number in table.token]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), unique=True))
 def test_leftmost_longest_equals_a_reader(spans) -> None:
     spans = sorted((start, start + length, 0) for start, length in spans)

@@ -71,7 +71,7 @@ def spans(table, types) -> list[tuple[int, int, int, str]]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases())
 def test_ratios_and_tags_follow_the_table(case) -> None:
     for number, entry in enumerate(case.entries):
@@ -91,7 +91,7 @@ def test_ratios_and_tags_follow_the_table(case) -> None:
             assert (set(row.types), row.non_identifier) == (types, common)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(cases())
 def test_annotation_equals_the_plain_method(case) -> None:
     annotation = case.annotation
@@ -119,7 +119,7 @@ def test_annotation_equals_the_plain_method(case) -> None:
         ] == ambiguous  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(cases())
 def test_ceilings_of_one_band_and_only_they_have_equal_tags(case) -> None:
     first = bands(case.dictionary, case.ratio, case.rules, case.ceilings)
@@ -135,7 +135,7 @@ def test_ceilings_of_one_band_and_only_they_have_equal_tags(case) -> None:
         assert leader == same[0]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(cases(), st.integers(0, 2**32))
 def test_training_set_equals_the_plain_method(case, seed) -> None:
     keep = np.random.default_rng(seed).integers(0, 4, len(case.sentences)).astype(np.uint64)
@@ -157,7 +157,7 @@ def test_training_set_equals_the_plain_method(case, seed) -> None:
         assert spans(chosen.mentions, plain.TYPES) == mentions
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_long_runs_of_neighbours_resolve_as_repeated_reading_does(data) -> None:
     """Chains of touching matches, ambiguous in every way: the fixpoint is the sweeps' own."""
