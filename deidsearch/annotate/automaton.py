@@ -42,7 +42,7 @@ class TextMatcher:
         dictionary: the identifiers; None only when loading.
         fold_accents: how the dictionary was folded.
 
-    >>> # matcher.find("Hos Hans Jensen") -> [TextMatch(start_char=4, end_char=15, identifier=7)]
+    With "hans jensen" as entry 7, ``find("Hos Hans  Jensen")`` gives ``TextMatch(4, 16, 7)``.
     """
 
     def __init__(self, dictionary: Dictionary, fold_accents: bool = False) -> None:

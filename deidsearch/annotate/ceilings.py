@@ -159,7 +159,7 @@ def bands(
     Between two ceilings at which no seen identifier's ratio lies the annotation is the same
     (METHOD §5), so it is made once. Any number of ceilings may be given.
 
-    >>> # ratios 3 and 100, ceilings 1, 4, 16, 128  ->  [0, 1, 1, 3]
+    Words of ratio 3 and 100 under the ceilings 1, 4, 16 and 128 give 0, 1, 1, 3.
     """
     rates = remaining_rates(np.asarray(dictionary.rates), rules.type_dominance)
     acts = ~np.isnan(ratio) & (common_words(dictionary, rates, rules) | (rules.scope == "all"))
