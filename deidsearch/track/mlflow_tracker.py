@@ -7,6 +7,7 @@ from the files of the sweep.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import posixpath
@@ -82,27 +83,31 @@ class MlflowTracker:
             InputError: the store does not take the sweep.
         """
         try:
-            self._sweep = self._sweep_id()
-            self._experiment = self._find_experiment(self._experiment_name or name)
-            self._close_running("KILLED")
-            found = self._search(f"tags.`{SWEEP_TAG}` = '{self._sweep}' and tags.kind = 'sweep'")
-            parent = next(found, None)
-            if parent is None:
-                parent = self._client.create_run(
-                    self._experiment,
-                    run_name=name,
-                    tags={SWEEP_TAG: self._sweep, "kind": "sweep", **tags},
-                )
-            else:
-                self._client.update_run(parent.info.run_id, status="RUNNING")
-            self._parent = parent.info.run_id
-            self._log_params(parent, params)
+            with _private_umask():
+                self._open_sweep(name, params, tags)
         except Exception as error:
             raise InputError(
                 f"the tracking store does not answer ({type(error).__name__})",
                 where="tracking.uri",
                 mend="Start the server, or leave tracking.uri out to track in the output folder.",
             ) from error
+
+    def _open_sweep(self, name: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
+        self._sweep = self._sweep_id()
+        self._experiment = self._find_experiment(self._experiment_name or name)
+        self._close_running("KILLED")
+        found = self._search(f"tags.`{SWEEP_TAG}` = '{self._sweep}' and tags.kind = 'sweep'")
+        parent = next(found, None)
+        if parent is None:
+            parent = self._client.create_run(
+                self._experiment,
+                run_name=name,
+                tags={SWEEP_TAG: self._sweep, "kind": "sweep", **tags},
+            )
+        else:
+            self._client.update_run(parent.info.run_id, status="RUNNING")
+        self._parent = parent.info.run_id
+        self._log_params(parent, params)
 
     def unfinished(self, cells: Sequence[str]) -> list[str]:
         """Returns those of the cells without a finished run; none where the store is silent."""
@@ -230,7 +235,8 @@ class MlflowTracker:
         if time.monotonic() < self._paused_until:
             return False
         try:
-            action()
+            with _private_umask():
+                action()
         except Exception as error:  # any fault of a store or of the network to it
             self._paused_until = time.monotonic() + _PAUSE_S
             log.warning(
@@ -368,6 +374,16 @@ def _open_store(output: Path, uri: str, is_default: bool) -> MlflowClient:
             mend="Give a server that is up (http://host:port) or sqlite:///FILE, or leave it out.",
         ) from error
     return client
+
+
+@contextlib.contextmanager
+def _private_umask() -> Iterator[None]:
+    # Artifacts of a local store are made with the umask of the process.
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _name(name: str) -> str:

@@ -99,19 +99,16 @@ def setting_metrics(settings: Mapping[str, Any]) -> dict[str, float]:
     """Returns ceiling and sentences as numbers: as parameters they would sort as text.
 
     >>> setting_metrics({"annotation.ceiling": {"NAME": 512, "STREET": 64}})
-    {'ceiling/NAME': 512.0, 'ceiling/STREET': 64.0}
+    {'annotation.ceiling/NAME': 512.0, 'annotation.ceiling/STREET': 64.0}
     """
     metrics: dict[str, float] = {}
-    ceiling = settings.get("annotation.ceiling")
-    if isinstance(ceiling, Mapping):
-        for name, value in ceiling.items():
-            _put(metrics, f"ceiling/{name}", value)
-    else:
-        _put(metrics, "ceiling", ceiling)
-    for name, value in settings.items():
-        if name.startswith("annotation.ceiling."):
-            _put(metrics, f"ceiling/{name.removeprefix('annotation.ceiling.')}", value)
-    _put(metrics, "sentences", settings.get("training.sentences"))
+    for name in ("annotation.ceiling", "training.sentences"):
+        value = settings.get(name)
+        if isinstance(value, Mapping):
+            for label, number in value.items():
+                _put(metrics, f"{name}/{label}", number)
+        else:
+            _put(metrics, name, value)
     return metrics
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from deidsearch.errors import InputError
+from deidsearch.files import write_atomic
 from deidsearch.track.mlflow_tracker import MlflowTracker, check_store, run_name
 from deidsearch.track.tracker import (
     NoopTracker,
@@ -139,8 +140,8 @@ def test_a_cell_is_a_child_run_with_settings_scores_and_epochs(
     assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
     assert run.data.params["annotation.ceiling"] == "512.0"
     # Parameters sort as text, so what users sort by is a metric too.
-    assert run.data.metrics["ceiling"] == 512
-    assert run.data.metrics["sentences"] == 8000
+    assert run.data.metrics["annotation.ceiling"] == 512
+    assert run.data.metrics["training.sentences"] == 8000
     assert run.data.metrics["test/f1"] == 0.85
     assert run.data.metrics["tests/other/f1"] == 0.5
     assert run.data.metrics["dictionary/test/f1"] == 0.4
@@ -206,13 +207,15 @@ def test_the_default_store_is_private_and_nothing_strays(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    (tmp_path / "report").mkdir()
-    (tmp_path / "report" / "cells.csv").write_text("cell\n")
+    write_atomic(tmp_path / "report" / "cells.csv", "cell\n")
     tracker.artifacts(tmp_path / "report")
-    track_cell(tracker, "one")
+    long = {"annotation.multiword_ambiguous": {f"TYPE{n}": True for n in range(500)}}
+    tracker.start_cell("one", {**SETTINGS, **long})
     assert list(elsewhere.iterdir()) == []
     assert stat.S_IMODE(new_store.stat().st_mode) == 0o600
-    assert stat.S_IMODE((tmp_path / "mlflow-artifacts").stat().st_mode) == 0o700
+    artifacts = tmp_path / "mlflow-artifacts"
+    for path in (artifacts, *artifacts.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     parent = runs_by_cell(tmp_path)[None].info.run_id
     files = client_of(tmp_path).list_artifacts(parent, "report")
     assert [file.path for file in files] == ["report/cells.csv"]
@@ -290,8 +293,8 @@ def test_names_with_odd_letters_are_taken(tracker: MlflowTracker, tmp_path: Path
 
 def test_settings_by_type_are_metrics_of_their_own() -> None:
     assert setting_metrics({"annotation.ceiling": {"NAME": 512, "STREET": 64}}) == {
-        "ceiling/NAME": 512.0,
-        "ceiling/STREET": 64.0,
+        "annotation.ceiling/NAME": 512.0,
+        "annotation.ceiling/STREET": 64.0,
     }
     assert setting_metrics({"annotation.ceiling": None, "training.sentences": None}) == {}
 
