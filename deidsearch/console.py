@@ -108,7 +108,9 @@ class RunConsole(Console):
         """Shows validation F1 and the time left after each epoch."""
         score = record.get("validation/f1")
         shown = f"validation F1 {score:.3f}" if isinstance(score, float) else "no score"
-        self._update(f"training {self._trainings.get(key, '?')}, epoch {record.get('epoch')}: {shown}")
+        self._update(
+            f"training {self._trainings.get(key, '?')}, epoch {record.get('epoch')}: {shown}"
+        )
 
     def training_ended(self, key: str, state: str, reason: str | None) -> None:
         """Says that a training is over."""

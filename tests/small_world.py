@@ -78,7 +78,9 @@ def write_encoder(folder: Path, layers: int = 1, hidden: int = 32) -> None:
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    letters = [f"{sign}{c}" for c in "abcdefghijklmnopqrstuvwxyzæøå0123456789.," for sign in ("", "##")]
+    letters = [
+        f"{sign}{c}" for c in "abcdefghijklmnopqrstuvwxyzæøå0123456789.," for sign in ("", "##")
+    ]
     # Identifiers are spelt letter by letter: a model that knew them whole would learn the list.
     pieces = dict.fromkeys([*special, *letters, *WORDS])
     vocabulary = {piece: number for number, piece in enumerate(pieces)}

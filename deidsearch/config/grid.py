@@ -82,9 +82,7 @@ class Text(Section):
     @model_validator(mode="after")
     def _ordered(self) -> Text:
         if self.min_words > self.max_words:
-            raise ValueError(
-                f"min_words ({self.min_words}) is above max_words ({self.max_words})"
-            )
+            raise ValueError(f"min_words ({self.min_words}) is above max_words ({self.max_words})")
         return self
 
 

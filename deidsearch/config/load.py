@@ -142,8 +142,9 @@ def _fault(item: Any, lined: LinedYaml) -> InputError:
     if kind == "value_error":
         return InputError(f"{name!r}{inside}: {context['error']}", where)
     if kind == "literal_error":
-        choices = str(context["expected"])
-        return InputError(f"{name!r}{inside} is {got}", where, f"Choose from: {choices}.")
+        return InputError(
+            f"{name!r}{inside} is {got}", where, f"Choose from: {context['expected']}."
+        )
     return InputError(f"{name!r}{inside} is {got}: {item['msg'].lower()}", where)
 
 
@@ -249,7 +250,9 @@ def _check_rules(
             )
         )
     sources = {
-        source for axes in spaces for source in axes.get("training.source", [config.training.source])
+        source
+        for axes in spaces
+        for source in axes.get("training.source", [config.training.source])
     }
     if "gold" in sources and config.gold.train is None:
         faults.append(
@@ -394,7 +397,13 @@ def identity(cell: Cell) -> str:
 
 def flat_settings(cell: Cell) -> dict[str, Any]:
     """Returns the cell's settings by dotted path, without places and names of files."""
-    drop = {"dictionaries", "non_identifiers", "placeholders", "gold", *(name for name in FIXED if "." not in name)}
+    drop = {
+        "dictionaries",
+        "non_identifiers",
+        "placeholders",
+        "gold",
+        *(name for name in FIXED if "." not in name),
+    }
     if cell.upper_bound:
         drop |= {"annotation", "corpus"}
     content = cell.config.model_dump(mode="json", exclude=drop)

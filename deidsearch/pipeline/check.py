@@ -88,9 +88,7 @@ def _at_most(grid: Grid) -> int:
     return len(grid.cells)
 
 
-def _encoders(
-    grid: Grid, faults: list[InputError], warnings: list[str]
-) -> tuple[list[str], int]:
+def _encoders(grid: Grid, faults: list[InputError], warnings: list[str]) -> tuple[list[str], int]:
     """Returns the encoders in words, and the bytes of the largest one's weights."""
     shown, largest = [], 100_000_000
     where = grid.place("model.encoder")

@@ -26,7 +26,8 @@ def column_faults(grid: Grid) -> list[InputError]:
     faults: dict[str, InputError] = {}
 
     def note(error: DeidsearchError) -> None:
-        faults.setdefault(str(error), error if isinstance(error, InputError) else InputError(str(error)))
+        kept = error if isinstance(error, InputError) else InputError(str(error))
+        faults.setdefault(str(error), kept)
 
     seen: set[str] = set()
 
@@ -66,12 +67,11 @@ def column_faults(grid: Grid) -> list[InputError]:
                     )
                 except DeidsearchError as error:
                     note(error)
-        for source in corpus_sources(grid, config) if config.corpus is not None else ():
-            if not is_new(source):
+        for corpus in corpus_sources(grid, config) if config.corpus is not None else ():
+            if not is_new(corpus):
                 continue
             try:
-                documents = read_documents(source, lambda *_: None)
-                next(iter(documents), None)
+                next(read_documents(corpus, lambda *_: None), None)
             except DeidsearchError as error:
                 note(error)
         for name, gold in gold_sets(config).items():

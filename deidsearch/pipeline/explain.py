@@ -89,9 +89,7 @@ def _explain(preparation: Preparation, cells: list[Cell], word: str) -> dict[str
         "types": types,
         "non_identifier_sources": sources,
         "is_variant": bool(dictionary.is_variant[row]),
-        "sentences": [
-            _at_sentences(preparation, lexicon, row, group) for group in _groups(cells)
-        ],
+        "sentences": [_at_sentences(preparation, lexicon, row, group) for group in _groups(cells)],
     }
 
 
@@ -127,7 +125,9 @@ def _at_sentences(
     matches = preparation.matches(lexicon, corpus).until(num)
     occurrences = count_occurrences(matches, len(lexicon.dictionary.key))
     ratio = sentence_ratios(lexicon.dictionary, occurrences, num, rules.type_dominance)
-    ceilings = list({str(c.config.annotation.ceiling): c.config.annotation.ceiling for c in cells}.values())
+    ceilings = list(
+        {str(c.config.annotation.ceiling): c.config.annotation.ceiling for c in cells}.values()
+    )
     ceilings.sort(key=lambda ceiling: ceiling if isinstance(ceiling, float) else math.inf)
     seen, value = int(occurrences[row]), float(ratio[row])
     corpus_rate = seen / num

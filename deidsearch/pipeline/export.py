@@ -173,7 +173,5 @@ _WRITERS: dict[str, Callable[[Path, Iterator[_Record]], int]] = {
     "jsonl": lambda out, records: write_jsonl(out, (record.document for record in records)),
     "brat": lambda out, records: write_brat(out, (record.document for record in records)),
     "pure": lambda out, records: write_pure(out, (record.labelled for record in records)),
-    "conll": lambda out, records: _count(
-        write_conll(out, (record.labelled for record in records))
-    ),
+    "conll": lambda out, records: _count(write_conll(out, (record.labelled for record in records))),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from deidsearch.config.grid import Annotation, GoldSet, GridConfig
 from deidsearch.config.load import Grid
@@ -145,9 +145,12 @@ def rules_of(annotation: Annotation) -> Rules:
     """Returns the annotation rules apart from the ceiling."""
     from deidsearch.annotate.ceilings import Rules
 
-    multiword = annotation.multiword_ambiguous
-    if isinstance(multiword, dict):
-        multiword = frozenset(name for name, chosen in multiword.items() if chosen) or False
+    chosen = annotation.multiword_ambiguous
+    multiword: bool | frozenset[str] = False
+    if isinstance(chosen, dict):
+        multiword = frozenset(name for name, is_on in chosen.items() if is_on) or False
+    else:
+        multiword = chosen
     return Rules(
         floor=annotation.floor,
         scope=annotation.scope,
@@ -165,7 +168,7 @@ def gold_sets(config: GridConfig) -> dict[str, GoldSet]:
     return sets
 
 
-def gold_unit(config: GridConfig, gold: GoldSet) -> str:
+def gold_unit(config: GridConfig, gold: GoldSet) -> Literal["document", "sentence"]:
     """Returns what a record of a gold set is: as for the corpus unless it says otherwise."""
     if gold.unit is not None:
         return gold.unit

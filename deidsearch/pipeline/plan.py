@@ -149,9 +149,7 @@ class Planner:
         dictionary = lexicon.dictionary
         matches = self.preparation.matches(lexicon, corpus).until(group.num_sentences)
         occurrences = count_occurrences(matches, len(dictionary.key))
-        ratio = sentence_ratios(
-            dictionary, occurrences, group.num_sentences, rules.type_dominance
-        )
+        ratio = sentence_ratios(dictionary, occurrences, group.num_sentences, rules.type_dominance)
         save_ratios(
             self.preparation.database,
             lexicon.digest,
@@ -172,9 +170,7 @@ class Planner:
                 found = training_set(annotation, number, corpus.sentences.keep)
                 for cell in group.cells:
                     if cell.config.annotation.ceiling == ceiling:
-                        yield self._dictionary_cell(
-                            cell, group, found, tags, number, baselines
-                        )
+                        yield self._dictionary_cell(cell, group, found, tags, number, baselines)
 
     def _dictionary_cell(
         self,
@@ -392,7 +388,4 @@ def first_sentences(tokens: TokenTable, num: int) -> TokenTable:
 def _with_sentences(cell: Cell, num: int) -> Cell:
     """Returns the cell with the number of available sentences it really has."""
     training = cell.config.training.model_copy(update={"sentences": num})
-    return dataclasses.replace(
-        cell, config=cell.config.model_copy(update={"training": training})
-    )
-
+    return dataclasses.replace(cell, config=cell.config.model_copy(update={"training": training}))

@@ -193,7 +193,7 @@ class Preparation:
             # gold.train may well be the corpus itself; it is no measure, so nothing leaks.
             if name != "train":
                 exclude |= gold_set.sentence_hashes
-        options = {
+        options: dict[str, Any] = {
             "min_words": config.text.min_words,
             "max_words": config.text.max_words,
             "fold_accents": config.text.fold_accents,
@@ -206,9 +206,7 @@ class Preparation:
         if ("corpus", settings) in self._memo:
             return self._memo["corpus", settings]
         with self.console.step("reading the corpus") as advance:
-            info = load_corpus(
-                self.database, sources, exclude=exclude, progress=advance, **options
-            )
+            info = load_corpus(self.database, sources, exclude=exclude, progress=advance, **options)
         self.console.say(
             f"{info.num_sentences:,} available sentences of {info.num_documents:,} documents"
         )

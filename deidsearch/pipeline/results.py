@@ -49,9 +49,7 @@ def load_plan(workspace: Workspace) -> tuple[list[PlannedCell], dict[str, dict[s
     except (FileNotFoundError, ValueError):
         return [], {}
     cells = [PlannedCell(row["key"], row["training"], row["settings"]) for row in rows]
-    marks = {
-        row["key"]: {"axes": row["axes"], "upper_bound": row["upper_bound"]} for row in rows
-    }
+    marks = {row["key"]: {"axes": row["axes"], "upper_bound": row["upper_bound"]} for row in rows}
     return cells, marks
 
 

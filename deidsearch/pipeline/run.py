@@ -112,7 +112,9 @@ def _run_locked(
         save_plan(workspace, cells, {key: plan.marks for key, plan in by_key.items()})
         write_atomic(
             workspace.root / "grid.resolved.yaml",
-            yaml.safe_dump(grid.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True),
+            yaml.safe_dump(
+                grid.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True
+            ),
         )
         sweep = Sweep(
             workspace.root,
@@ -254,4 +256,3 @@ def _outcome(grid: Grid, workspace: Workspace, states: list[CellState]) -> Outco
         report=page if page.is_file() else None,
         failed=sum(state.state == FAILED for state in states),
     )
-

@@ -1,4 +1,4 @@
-"""The one way to DuckDB: named steps, bound values, Arrow in and out, nothing fetched from a net."""
+"""The one way to DuckDB: named steps, bound values, Arrow in and out, nothing from a net."""
 
 from __future__ import annotations
 
@@ -111,7 +111,9 @@ class Database:
         columns = ", ".join(f'"{column}"' for column in arrow.column_names)
         self._connection.register("_incoming", arrow)
         try:
-            self._run(f'INSERT INTO "{table}" ({columns}) SELECT {columns} FROM _incoming', (), name)
+            self._run(
+                f'INSERT INTO "{table}" ({columns}) SELECT {columns} FROM _incoming', (), name
+            )
         finally:
             # In a transaction that has just failed this fails too, and would hide why.
             with contextlib.suppress(duckdb.Error):

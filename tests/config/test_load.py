@@ -59,7 +59,11 @@ def test_a_grid_spans_all_combinations_of_its_axes(write):
 
 
 def test_faults_come_in_one_report_with_lines_and_nearest_key(write):
-    text = GRID.replace("space:", "spce:").replace("epochs: 3", "epoch: 3").replace("path: dev", "pth: dev")
+    text = (
+        GRID.replace("space:", "spce:")
+        .replace("epochs: 3", "epoch: 3")
+        .replace("path: dev", "pth: dev")
+    )
     assert faults(write(text)) == [
         "grid.yaml:9: 'path' is missing in 'gold.validation' "
         "(JSON Lines of documents or of sentences with spans). Add it.",
@@ -73,18 +77,21 @@ def test_faults_come_in_one_report_with_lines_and_nearest_key(write):
     ("old", "new", "message"),
     [
         ("{pow2: [0, 4, 2]}", "[4, 0]",
-         "grid.yaml:15: axis 'annotation.ceiling', value 0: a ceiling must be a number above 0, got 0."),
+         "grid.yaml:15: axis 'annotation.ceiling', value 0: "
+            "a ceiling must be a number above 0, got 0."),
         ("{pow2: [0, 4, 2]}", "[.nan]",
          "grid.yaml:15: axis 'annotation.ceiling', value nan: "
          "a ceiling must be a number above 0, got nan."),
         ("{pow2: [0, 4, 2]}", "{pow: [0, 4]}",
          "grid.yaml:15: axis 'annotation.ceiling': unknown form 'pow'. Did you mean 'pow2'?"),
         ("training.sentences", "training.sentence",
-         "grid.yaml:16: unknown field 'sentence' in 'training'. Did you mean 'sentences'?"),
+         "grid.yaml:16: unknown field 'sentence' in 'training'. "
+            "Did you mean 'sentences'?"),
         ("training.sentences: [400, 200]", "ray.address: [local]",
          "grid.yaml:16: 'ray.address' cannot be an axis: it does not change what is computed."),
         ("test: {path: test.jsonl, labels: {PER: NAME}}", "test: {path: t, labels: {PER: NAM}}",
-         "grid.yaml:10: label 'PER' is mapped to 'NAM', which has no dictionary. Did you mean 'NAME'?"),
+         "grid.yaml:10: label 'PER' is mapped to 'NAM', which has no dictionary. "
+            "Did you mean 'NAME'?"),
         ("training: {", "training: {source: gold, ",
          "grid.yaml:12: training.source 'gold' needs gold.train. "
          "Name the annotated sentences to train on under gold.train."),
@@ -190,7 +197,9 @@ def test_aliases_that_never_end_are_refused(write):
 
 def test_merge_keys_share_labels_between_sets(write):
     text = GRID.replace("labels: {PER: NAME}}\n  test", "labels: &l {PER: NAME}}\n  test")
-    text = text.replace("test.jsonl, labels: {PER: NAME}", "test.jsonl, labels: {<<: *l, P: NAME, PER: LOCATION}")
+    text = text.replace(
+        "test.jsonl, labels: {PER: NAME}", "test.jsonl, labels: {<<: *l, P: NAME, PER: LOCATION}"
+    )
     assert load_grid(write(text)).config.gold.test["test"].labels == {
         "PER": "LOCATION", "P": "NAME",
     }  # fmt: skip
@@ -206,9 +215,7 @@ def test_the_template_is_a_valid_grid_and_is_never_written_over(tmp_path):
         write_template(path)
 
 
-@given(
-    st.integers(-20, 30), st.integers(0, 30), st.integers(1, 7)
-)
+@given(st.integers(-20, 30), st.integers(0, 30), st.integers(1, 7))
 def test_powers_of_two_include_both_ends_where_the_step_divides(first, span, step):
     values = values_of({"pow2": [first, first + span, step]})
     assert values[0] == 2.0**first
@@ -234,9 +241,7 @@ def test_axes_that_mean_nothing_are_refused(raw):
 
 def test_values_are_set_in_a_copy():
     content = {"annotation": {"ceiling": 3}, "dictionaries": {"NAME": [{"path": "a"}]}}
-    changed = with_values(
-        content, {"annotation.ceiling.NAME": 5, "dictionaries.NAME.0.scale": 2}
-    )
+    changed = with_values(content, {"annotation.ceiling.NAME": 5, "dictionaries.NAME.0.scale": 2})
     assert changed["annotation"]["ceiling"] == {"NAME": 5}
     assert changed["dictionaries"]["NAME"][0] == {"path": "a", "scale": 2}
     assert content["annotation"]["ceiling"] == 3

@@ -120,7 +120,9 @@ def test_reading_commands_answer_from_the_files(swept):
 
 
 def test_explain_says_why_a_word_is_tagged_at_one_ceiling_and_not_at_another(swept):
-    found = json.loads(deidsearch("explain", "grid.yaml", "hans", "bent", "--json", cwd=swept).stdout)
+    found = json.loads(
+        deidsearch("explain", "grid.yaml", "hans", "bent", "--json", cwd=swept).stdout
+    )
     hans = found[0]
     assert hans["non_identifier_sources"] == ["words"]
     outcomes = [row["outcome"] for row in hans["sentences"][0]["tags"]]
