@@ -6,10 +6,20 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Before numpy and torch are imported: several tests start processes of their own.
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile(
+    "deidsearch",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=bool(os.environ.get("CI")),
+)
+settings.load_profile("deidsearch")
 
 _BESIDE = Path(__file__).resolve().parents[2] / "shared"
 

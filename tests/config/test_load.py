@@ -99,7 +99,8 @@ def test_faults_come_in_one_report_with_lines_and_nearest_key(write):
          "grid.yaml:7: there is no corpus. Name the unannotated text there."),
         ("[{path: names.csv}]", "[]",
          "grid.yaml:3: type 'NAME' has no dictionary. Name a source, or take the type out."),
-        ("name: danish", "name: danish\nname: other", "grid.yaml:2: the key 'name' is given twice."),
+        ("name: danish", "name: danish\nname: other",
+         "grid.yaml:2: the key 'name' is given twice."),
         ("name: danish", "name: '../evil'", None),
     ],
 )  # fmt: skip
