@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import posixpath
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 from deidsearch.errors import InputError, MissingExtraError
 from deidsearch.files import private_dir, write_atomic
 from deidsearch.quiet import silence
-from deidsearch.track.tracker import (
+from deidsearch.track.names import (
     MAX_PARAM,
     epoch_metrics,
+    metric_name,
     public_settings,
     result_metrics,
+    run_name,
     setting_metrics,
 )
 
@@ -169,7 +169,7 @@ class MlflowTracker:
         steps = self._steps[cell]
         new = [record for record in records if int(record["epoch"]) not in steps]
         metrics = [
-            Metric(_name(name), value, now, int(record["epoch"]))
+            Metric(metric_name(name), value, now, int(record["epoch"]))
             for record in new
             for name, value in epoch_metrics(record).items()
         ]
@@ -255,7 +255,7 @@ class MlflowTracker:
         return file.read_text().strip()
 
     def _find_experiment(self, name: str) -> str:
-        found = self._client.get_experiment_by_name(name)
+        found = self._client.get_experiment_bymetric_name(name)
         if found is None:
             place = None
             if self._is_default:
@@ -296,9 +296,9 @@ class MlflowTracker:
 
         shown = public_settings(params, self._log_text)
         run_id = run.info.run_id
-        new = {n: v for n, v in shown.items() if _name(n) not in run.data.params}
+        new = {n: v for n, v in shown.items() if metric_name(n) not in run.data.params}
         long = {name: value for name, value in new.items() if len(value) > MAX_PARAM}
-        short = [Param(_name(name), value) for name, value in new.items() if name not in long]
+        short = [Param(metric_name(name), value) for name, value in new.items() if name not in long]
         for first in range(0, len(short), _PARAMS_A_BATCH):
             self._client.log_batch(run_id, params=short[first : first + _PARAMS_A_BATCH])
         if long:
@@ -308,7 +308,7 @@ class MlflowTracker:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        self._batch(run_id, [Metric(_name(n), v, now, step) for n, v in metrics.items()])
+        self._batch(run_id, [Metric(metric_name(n), v, now, step) for n, v in metrics.items()])
 
     def _batch(self, run_id: str, metrics: Sequence[Any]) -> None:
         for first in range(0, len(metrics), _METRICS_A_BATCH):
@@ -328,26 +328,6 @@ def check_store(output: Path, uri: str | None) -> None:
     """
     if uri is not None:
         _open_store(Path(output), uri, is_default=False)
-
-
-def run_name(cell: str, params: Mapping[str, Any]) -> str:
-    """Returns a name that a reader can place: ceiling, sentences and seed where known.
-
-    >>> run_name("9f3a", {"annotation.ceiling": 512.0, "training.seed": 1})
-    'ceiling=512 seed=1'
-    """
-    parts = []
-    for key, short in (
-        ("annotation.ceiling", "ceiling"),
-        ("training.sentences", "sentences"),
-        ("training.seed", "seed"),
-    ):
-        value = params.get(key)
-        if isinstance(value, (int, float)):
-            parts.append(f"{short}={value:g}" if value < 1e6 else f"{short}={int(value)}")
-    if params.get("training.source") == "gold":
-        parts.insert(0, "gold")
-    return " ".join(parts) or cell
 
 
 def _open_store(output: Path, uri: str, is_default: bool) -> MlflowClient:
@@ -384,9 +364,3 @@ def _private_umask() -> Iterator[None]:
         yield
     finally:
         os.umask(before)
-
-
-def _name(name: str) -> str:
-    """Returns the name with what MLflow does not take in it replaced."""
-    clean = re.sub(r"[^\w.\- :/]", "_", name)
-    return posixpath.normpath(clean).lstrip("/") or "_"

@@ -14,15 +14,15 @@ import pytest
 
 from deidsearch.errors import InputError
 from deidsearch.files import write_atomic
-from deidsearch.track.mlflow_tracker import MlflowTracker, check_store, run_name
-from deidsearch.track.tracker import (
-    NoopTracker,
-    Tracker,
+from deidsearch.track.mlflow_tracker import MlflowTracker, check_store
+from deidsearch.track.names import (
     epoch_metrics,
     public_settings,
     result_metrics,
+    run_name,
     setting_metrics,
 )
+from deidsearch.track.tracker import NoopTracker, Tracker
 
 SETTINGS = {
     "annotation.ceiling": 512.0,
