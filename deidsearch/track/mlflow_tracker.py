@@ -82,10 +82,12 @@ class MlflowTracker:
         Raises:
             InputError: the store does not take the sweep.
         """
+        from mlflow.exceptions import MlflowException
+
         try:
             with _private_umask():
                 self._open_sweep(name, params, tags)
-        except Exception as error:
+        except (MlflowException, OSError) as error:
             raise InputError(
                 f"the tracking store does not answer ({type(error).__name__})",
                 where="tracking.uri",
@@ -255,7 +257,7 @@ class MlflowTracker:
         return file.read_text().strip()
 
     def _find_experiment(self, name: str) -> str:
-        found = self._client.get_experiment_bymetric_name(name)
+        found = self._client.get_experiment_by_name(name)
         if found is None:
             place = None
             if self._is_default:
