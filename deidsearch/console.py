@@ -71,7 +71,8 @@ class RunConsole(Console):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bars.stop()
+        if self._console.is_terminal:
+            self._bars.stop()
 
     def say(self, message: str) -> None:
         self._console.print(escape(message))

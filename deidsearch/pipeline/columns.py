@@ -71,7 +71,14 @@ def column_faults(grid: Grid) -> list[InputError]:
             if not is_new(corpus):
                 continue
             try:
-                next(read_documents(corpus, lambda *_: None), None)
+                unreadable: list[tuple[str, int, str]] = []
+                first = next(
+                    read_documents(corpus, lambda *row: unreadable.append(row)),  # noqa: B023
+                    None,
+                )
+                if first is None and unreadable:
+                    file, line, reason = unreadable[0]
+                    note(InputError(f"no record can be read: {reason}", f"{file}, row {line}"))
             except DeidsearchError as error:
                 note(error)
         for name, gold in gold_sets(config).items():

@@ -17,6 +17,7 @@ from deidsearch.evaluate.bootstrap import save_counts
 from deidsearch.evaluate.choice import choose
 from deidsearch.evaluate.summary import Evaluation, evaluate
 from deidsearch.files import atomic_dir, private_dir, write_atomic, write_json
+from deidsearch.pipeline.columns import column_faults
 from deidsearch.pipeline.inputs import missing_files, require_variables
 from deidsearch.pipeline.plan import CellPlan, Planner
 from deidsearch.pipeline.prepare import Preparation
@@ -66,11 +67,14 @@ def run_grid(grid: Grid, console: Console, reporter: Reporter | None = None) -> 
     """
     require_variables(grid)
     faults, _ = missing_files(grid)
+    if not (grid.output / "plan.json").exists():
+        # Before the first step, so that nothing is half done when the last file is found wrong.
+        faults += column_faults(grid)
+    faults += encoder_faults(grid)
     if faults:
         raise InputError.many(faults)
     for warning in grid.warnings:
         console.warn(warning)
-    verify_encoders(grid)
     workspace = open_workspace(grid)
     with driver_lock(workspace.root):
         workspace.empty_temporary()
@@ -80,23 +84,18 @@ def run_grid(grid: Grid, console: Console, reporter: Reporter | None = None) -> 
             workspace.empty_temporary()
 
 
-def verify_encoders(grid: Grid) -> None:
-    """Checks that each encoder is there, before any work.
-
-    Raises:
-        InputError: one is not.
-    """
+def encoder_faults(grid: Grid) -> list[InputError]:
+    """Returns a fault for each encoder that is nowhere; a hub's is fetched if it can be."""
     from deidsearch.train.encoder import describe_encoder
     from deidsearch.train.hub import require_encoder
 
-    faults = []
+    faults: list[InputError] = []
     for name in dict.fromkeys(cell.config.model.encoder for cell in grid.cells):
         try:
             describe_encoder(require_encoder(name, grid.base))
         except InputError as error:
             faults.append(InputError(error.what, grid.place("model.encoder"), error.mend))
-    if faults:
-        raise InputError.many(faults)
+    return faults
 
 
 def _run_locked(

@@ -88,7 +88,7 @@ def faulty_file(world: Path, name: str, content: bytes) -> str:
 
 def test_counts_that_are_no_number_or_negative_name_their_row(world):
     told = faulty_file(world, "names.csv", b"identifier,count\nanna,3\nbo,many\ncarl,-4\n")
-    assert "names.csv, row 3" in told and "names.csv, row 4" in told
+    assert "names.csv, line 3" in told and "names.csv, line 4" in told
 
 
 def test_a_wrong_encoding_is_named(world):
