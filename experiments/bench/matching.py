@@ -175,7 +175,7 @@ def run_product(folder: Path) -> dict[str, Any]:
 
     began = at = clock()
     trie = Trie.load(folder / "trie")
-    texts = pq.read_table(folder / "sentences.parquet")["text"]
+    texts = pq.ParquetFile(folder / "sentences.parquet").read()["text"]
     at = step("load trie and texts", at)
     table = tokenise(texts)
     at = step("tokenise", at)
@@ -209,7 +209,7 @@ def run_pyahocorasick(folder: Path) -> dict[str, Any]:
     began = time.process_time()
     automaton = ahocorasick.load(str(folder / "automaton.bin"), int)
     num_tokens = np.load(folder / "num_tokens.npy")
-    table = tokenise(pq.read_table(folder / "sentences.parquet")["text"])
+    table = tokenise(pq.ParquetFile(folder / "sentences.parquet").read()["text"])
     keys = fold_vocabulary(table.vocabulary).to_pylist()
     # One long text is its fastest way; a word that is in no dictionary parts the sentences.
     keys.append("\0")
