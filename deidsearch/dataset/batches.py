@@ -18,11 +18,13 @@ from deidsearch.dataset.windows import Windows, plan_windows
 from deidsearch.records import SpanTable
 from deidsearch.text.tokens import ragged_positions
 
-# Steps whose sentences are sorted by length together: few enough that batches differ from epoch
-# to epoch, enough that a batch's sentences are nearly of one length.
+# Steps whose sentences are sorted by length together: few enough that groups differ from epoch to
+# epoch, enough that a group's sentences are nearly of one length.
 SORTED_STEPS = 32
-# What one more slice costs (its launches), in pieces computed.
-_SLICE_COST = 96
+# Groups of like length in a step.
+GROUPS = 4
+# What one more slice costs on a CPU, in pieces computed. On a GPU its launches cost far more.
+SLICE_COST = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,31 +123,45 @@ class SpanBatches:
         """Returns the sentences of each step of an epoch; each comes once, empty ones never.
 
         The order depends on seed and epoch alone. Shuffled sentences are sorted by length within
-        some steps' worth of them, and the steps are shuffled.
+        some steps' worth of them and cut into groups of like length; a step takes its groups at
+        random, so that it holds short and long sentences as a random batch does. (The loss is
+        summed: steps of short sentences alone would hardly move weights beside those of long
+        ones.)
         """
         generator = np.random.default_rng([seed, epoch])
         with_rows = np.flatnonzero(np.diff(self.windows.row_offsets) > 0)
         order = generator.permutation(with_rows)
         lengths = self.encoded.lengths
+        group = max(1, batch_size // GROUPS)
         size = batch_size * SORTED_STEPS
         steps = []
         for start in range(0, len(order), size):
             chunk = order[start : start + size]
             chunk = chunk[np.argsort(lengths[chunk], kind="stable")]
-            steps += [chunk[at : at + batch_size] for at in range(0, len(chunk), batch_size)]
+            groups = [chunk[at : at + group] for at in range(0, len(chunk), group)]
+            mixed = np.concatenate([groups[at] for at in generator.permutation(len(groups))])
+            steps += [mixed[at : at + batch_size] for at in range(0, len(mixed), batch_size)]
         return [steps[at] for at in generator.permutation(len(steps))]
 
-    def slices(self, sentences: Int64, token_budget: int) -> list[Int64]:
-        """Returns the rows of these sentences, cut into slices that are computed at once."""
+    def slices(
+        self, sentences: Int64, token_budget: int, slice_cost: int = SLICE_COST
+    ) -> list[Int64]:
+        """Returns the rows of these sentences, cut into slices that are computed at once.
+
+        Args:
+            sentences: of a step.
+            token_budget: pieces of a slice, padding included.
+            slice_cost: pieces of padding that are borne before another slice is begun.
+        """
         rows, _ = ragged_positions(self.windows.row_offsets, sentences)
-        return self._cut(rows, token_budget)
+        return self._cut(rows, token_budget, slice_cost)
 
     def all_slices(self, token_budget: int) -> Iterator[Int64]:
         """Yields all rows in slices of like length, the longest first."""
         # A budget that is too large shows at once, on the largest slice.
-        yield from reversed(self._cut(np.arange(len(self.windows)), token_budget))
+        yield from reversed(self._cut(np.arange(len(self.windows)), token_budget, SLICE_COST))
 
-    def _cut(self, rows: Int64, token_budget: int) -> list[Int64]:
+    def _cut(self, rows: Int64, token_budget: int, slice_cost: int) -> list[Int64]:
         rows = rows[np.argsort(self.row_length[rows], kind="stable")]
         lengths = self.row_length[rows].tolist()
         slices, start = [], 0
@@ -154,7 +170,7 @@ class SpanBatches:
             size = (at - start + 1) * length
             padding = size - filled - length
             # Lengths ascend, so one more row pads all rows before it.
-            if at > start and (size > token_budget or padding > _SLICE_COST + size // 16):
+            if at > start and (size > token_budget or padding > slice_cost + size // 16):
                 slices.append(rows[start:at])
                 start, filled = at, 0
             filled += length

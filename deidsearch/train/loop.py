@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import optim
 
-from deidsearch.dataset.batches import SpanBatches
+from deidsearch.dataset.batches import SLICE_COST, SpanBatches
 from deidsearch.dataset.pieces import EncodedSentences, Int64
 from deidsearch.errors import RunError
 from deidsearch.files import digest
@@ -216,6 +216,8 @@ class _Training:
         if settings.weight_decay == 0:
             model.compact_embeddings(self.train.used_pieces())
         model.to(device)
+        # A GPU computes padding in less time than it takes to launch another slice.
+        self.slice_cost = SLICE_COST if device.type == "cpu" else settings.token_budget
         self.optimiser = make_optimiser(model, settings)
         steps = len(self.train.steps(settings.batch_size, settings.seed, 1))
         self.num_steps = steps * settings.epochs
@@ -307,7 +309,7 @@ class _Training:
             group["lr"] = group["base"] * factor
         self.optimiser.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.model.device)
-        for rows in self.train.slices(sentences, settings.token_budget):
+        for rows in self.train.slices(sentences, settings.token_budget, self.slice_cost):
             with autocast(settings.precision, self.model.device):
                 loss = self.model.loss(self.train.batch(rows))
             loss.backward()
