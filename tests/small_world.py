@@ -59,7 +59,7 @@ def write_data(folder: Path, sentences: int = 300, seed: int = 1) -> None:
     table("streets.csv", [(n, 5 + i) for i, n in enumerate(STREETS)])
     table("places.csv", [(n, 1000 + i) for i, n in enumerate(PLACES)])
     (folder / "words.txt").write_text("\n".join([*WORDS, "hans", "per"]), encoding="utf-8")
-    for name, count, unseen in (("notes", sentences, 0.05), ("dev", 80, 0.3), ("test", 80, 0.3),
+    for name, count, unseen in (("notes", sentences, 0.05), ("dev", 80, 0.6), ("test", 80, 0.6),
                                 ("train", 150, 0.2)):  # fmt: skip
         with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
             for number in range(count):

@@ -19,7 +19,7 @@ from deidsearch.annotate.matches import Matches, join_matches
 from deidsearch.annotate.trie import Trie, find_matches, number_tokens, walk
 from deidsearch.errors import RunError
 from deidsearch.files import load_arrays, private_dir, save_arrays
-from deidsearch.quiet import runtime_env, silence
+from deidsearch.quiet import hushed_ray, runtime_env, silence
 from deidsearch.text.tokens import TokenTable
 
 SHARDING_PAYS = 1_000_000  # sentences
@@ -126,10 +126,11 @@ def _run_actors(
         settings: dict[str, Any] = {}
         if address == "local":
             settings = {"num_cpus": num_actors, "include_dashboard": False}
-        ray.init(
-            address=address, runtime_env=runtime_env(), log_to_driver=False,
-            logging_level="ERROR", **settings,
-        )  # fmt: skip
+        with hushed_ray(ray):
+            ray.init(
+                address=address, runtime_env=runtime_env(), log_to_driver=False,
+                logging_level="ERROR", **settings,
+            )  # fmt: skip
     try:
         # max_restarts alone would lose the calls that wait at an actor when it dies.
         remote = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3)(_ShardActor)

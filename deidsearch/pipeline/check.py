@@ -24,7 +24,6 @@ _STEPS = (
     "compile dictionaries", "read the corpus", "match", "annotate at every ceiling",
     "train what is distinct", "score each cell", "report",
 )  # fmt: skip
-_BYTES_OF_FLOAT = 4
 
 
 def check_grid(grid: Grid) -> dict[str, Any]:
@@ -49,8 +48,8 @@ def check_grid(grid: Grid) -> dict[str, Any]:
         faults.append(error)
     if faults:
         raise InputError.many(faults)
-    trainings = trainings if is_exact else _at_most(grid)
-    needed = trainings * 3 * model_bytes + 4 * _data_bytes(grid)
+    trainings = trainings if is_exact else len(grid.cells)
+    needed = disk_needed(grid, trainings, model_bytes)
     free = shutil.disk_usage(_existing(grid.output)).free
     if needed > free:
         warnings.append("the disk may be too small for this sweep.")
@@ -83,9 +82,19 @@ def _so_far(grid: Grid, workspace: Workspace) -> tuple[int, int, bool]:
     return done, len({cell.training for cell in cells}), len(cells) == len(grid.cells)
 
 
-def _at_most(grid: Grid) -> int:
-    """Returns the trainings there can be at most: ceilings of one band share one."""
-    return len(grid.cells)
+def disk_needed(grid: Grid, trainings: int, model_bytes: int) -> int:
+    """Returns about how many bytes a sweep will take.
+
+    A finished training keeps its model; one that runs has weights and two moments besides. Text
+    becomes sentences, tokens, matches and pieces.
+
+    Args:
+        grid: the grid.
+        trainings: how many models are kept.
+        model_bytes: of the largest encoder's weights.
+    """
+    at_once = grid.config.search.max_concurrent or available_cpus()
+    return (trainings + 3 * min(trainings, at_once)) * model_bytes + 4 * _data_bytes(grid)
 
 
 def _encoders(grid: Grid, faults: list[InputError], warnings: list[str]) -> tuple[list[str], int]:

@@ -17,6 +17,7 @@ from deidsearch.evaluate.bootstrap import save_counts
 from deidsearch.evaluate.choice import choose
 from deidsearch.evaluate.summary import Evaluation, evaluate
 from deidsearch.files import atomic_dir, private_dir, write_atomic, write_json
+from deidsearch.pipeline.check import disk_needed
 from deidsearch.pipeline.columns import column_faults
 from deidsearch.pipeline.inputs import missing_files, require_variables
 from deidsearch.pipeline.plan import CellPlan, Planner
@@ -29,21 +30,25 @@ from deidsearch.pipeline.results import (
 )
 from deidsearch.pipeline.workspace import Workspace, open_workspace, remove_output
 from deidsearch.progress import Console
-from deidsearch.search.driver import driver_lock
+from deidsearch.search.driver import driver_lock, require_space
 from deidsearch.search.progress import Reporter
 from deidsearch.search.sweep import Sweep
 from deidsearch.search.task import load_predictions
 from deidsearch.search.tune import Resources
 from deidsearch.store.database import Database
 from deidsearch.store.ledger import (
+    DONE,
     FAILED,
     CellState,
     PlannedCell,
     read_training,
+    scan,
     training_folder,
     trial_folder,
 )
 from deidsearch.track.tracker import Tracker
+from deidsearch.train.encoder import describe_encoder
+from deidsearch.train.hub import require_encoder
 
 __all__ = ["Outcome", "remove_output", "run_grid"]
 
@@ -86,9 +91,6 @@ def run_grid(grid: Grid, console: Console, reporter: Reporter | None = None) -> 
 
 def encoder_faults(grid: Grid) -> list[InputError]:
     """Returns a fault for each encoder that is nowhere; a hub's is fetched if it can be."""
-    from deidsearch.train.encoder import describe_encoder
-    from deidsearch.train.hub import require_encoder
-
     faults: list[InputError] = []
     for name in dict.fromkeys(cell.config.model.encoder for cell in grid.cells):
         try:
@@ -107,6 +109,10 @@ def _run_locked(
         plans = Planner(preparation).plan(grid.cells)
         by_key = {plan.planned.key: plan for plan in plans}
         cells = [plan.planned for plan in plans]
+        states = scan(workspace.root, cells)
+        pending = {state.cell.training for state in states if state.state != DONE}
+        size = max(describe_encoder(preparation.encoder(c.config)[0]).num_bytes for c in grid.cells)
+        require_space(workspace.root, disk_needed(grid, len(pending), size) if pending else 0)
         # What a reading command shows must be the plan that is being run.
         save_plan(workspace, cells, {key: plan.marks for key, plan in by_key.items()})
         write_atomic(
