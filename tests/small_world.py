@@ -59,7 +59,7 @@ def write_data(folder: Path, sentences: int = 300, seed: int = 1) -> None:
     table("streets.csv", [(n, 5 + i) for i, n in enumerate(STREETS)])
     table("places.csv", [(n, 1000 + i) for i, n in enumerate(PLACES)])
     (folder / "words.txt").write_text("\n".join([*WORDS, "hans", "per"]), encoding="utf-8")
-    for name, count, unseen in (("notes", sentences, 0.05), ("dev", 80, 0.6), ("test", 80, 0.6),
+    for name, count, unseen in (("notes", sentences, 0.05), ("dev", 80, 0.9), ("test", 80, 0.9),
                                 ("train", 150, 0.2)):  # fmt: skip
         with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
             for number in range(count):
@@ -117,7 +117,7 @@ gold:
   test: {path: data/test.jsonl}
   train: {path: data/train.jsonl}
 model: {encoder: encoder, max_span_width: 3}
-training: {epochs: 25, learning_rate: 2e-3, head_learning_rate: 5e-3, batch_size: 8}
+training: {epochs: 12, learning_rate: 2e-3, head_learning_rate: 5e-3, batch_size: 8}
 evaluation: {resamples: 200}
 search:
   space:

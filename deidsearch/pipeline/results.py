@@ -127,7 +127,7 @@ def describe_best(workspace: Workspace, best: Setting, metric: str) -> dict[str,
     """Returns the document that ``best --json`` prints."""
     cell = best.best_cell
     tests = cell.get("tests") or {}
-    exported = workspace.best / "settings.json"
+    exported = workspace.best / "sweep.json"
     model = workspace.root / "trainings" / str(cell["training"])
     if exported.is_file() and read_json(exported).get("training") == cell["training"]:
         model = workspace.best
