@@ -109,9 +109,7 @@ class EncodedSentences:
         """Returns the sentences of a folder, their arrays mapped read-only by default."""
         arrays = load_arrays(folder, mmap)
         first, last, padding, unknown, num_cut = arrays.pop("facts").tolist()
-        return cls(
-            **arrays, special=SpecialPieces(first, last, padding, unknown), num_cut=num_cut
-        )
+        return cls(**arrays, special=SpecialPieces(first, last, padding, unknown), num_cut=num_cut)
 
 
 def special_pieces(tokenizer: Any) -> SpecialPieces:

@@ -286,4 +286,4 @@ def test_builds_over_an_architecture_without_pooler_switch(tmp_path: Path) -> No
     )
     encoded, mentions, _ = _data(3)
     model.train()
-    assert float(model.loss(_batches(encoded, mentions).batch(np.arange(3)))) > 0
+    assert model.loss(_batches(encoded, mentions).batch(np.arange(3))).item() > 0
