@@ -70,6 +70,10 @@ def run_training(
                 "curve": getattr(error, "curve", []),
             }
         write_training(folder, {"key": folder.name, **record, "versions": versions()})
+        if record["state"] == DONE:
+            # Last of all: until training.json stands, a restart goes on from these.
+            for weights in (folder / "checkpoint").glob("*.safetensors"):
+                weights.unlink()  # the model's folder holds them now
     gc.collect()  # the worker goes on with the next training
     return read_training(folder)
 
@@ -140,8 +144,6 @@ def _train(
         lowercase=bool(task.training.get("lowercase", True)),
         extra={"training": task.key, "encoder": encoder.name, "versions": versions()},
     )
-    for weights in (folder / "checkpoint").glob("*.safetensors"):
-        weights.unlink()  # the model's folder holds them now
     return _record(task, folder, outcome, files)
 
 
