@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 CELL_TAG = "deidsearch.cell"
 SWEEP_TAG = "deidsearch.sweep"
+_KIND_TAG = "mlflow.experimentKind"
 _PAUSE_S = 60.0  # without tries after a failure: a server that is down must not slow the sweep
 _METRICS_A_BATCH = 1000
 _PARAMS_A_BATCH = 100
@@ -262,7 +263,10 @@ class MlflowTracker:
             place = None
             if self._is_default:
                 place = private_dir(self._output / "mlflow-artifacts").as_uri()
-            return str(self._client.create_experiment(name, artifact_location=place))
+            made = str(self._client.create_experiment(name, artifact_location=place))
+            # Otherwise the page opens on tables for traces of language models.
+            self._client.set_experiment_tag(made, _KIND_TAG, "custom_model_development")
+            return made
         if found.lifecycle_stage == "deleted":
             self._client.restore_experiment(found.experiment_id)
         return str(found.experiment_id)

@@ -43,6 +43,7 @@ def serve(output: Path, uri: str | None, host: str = "127.0.0.1", port: int = 50
                 "Choose another one.",
             ) from None
     silence()
+    sys.stderr.write(f"Runs and charts: http://{host}:{port}/#/experiments (stop with Ctrl-C)\n")
     command = [
         sys.executable, "-m", "mlflow", "server",
         "--backend-store-uri", uri or store_uri(output),
