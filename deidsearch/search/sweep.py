@@ -210,7 +210,7 @@ class Sweep:
     def _fail(self, cell: PlannedCell, reason: str) -> CellState:
         write_failure(self._output, cell, reason)
         self._tracker.fail_cell(cell.key, reason)
-        log.warning("cell %s failed: %s", cell.key, reason)
+        log.info("cell %s failed: %s", cell.key, reason)
         return CellState(cell, FAILED, reason)
 
     def _open_runs(self, key: str) -> None:
