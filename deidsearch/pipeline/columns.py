@@ -7,8 +7,8 @@ from deidsearch.errors import DeidsearchError, InputError
 from deidsearch.pipeline.inputs import (
     corpus_sources,
     gold_sets,
-    gold_unit,
     identifier_sources,
+    load_gold_set,
     word_lists,
 )
 
@@ -19,7 +19,6 @@ def column_faults(grid: Grid) -> list[InputError]:
     Dictionaries are read whole (they are small beside a corpus), gold is parsed, and of the
     corpus only its first records are looked at.
     """
-    from deidsearch.dataset.gold import read_gold
     from deidsearch.store.documents import read_documents
     from deidsearch.store.tables import read_source, read_word_list
 
@@ -86,18 +85,7 @@ def column_faults(grid: Grid) -> list[InputError]:
             if not is_new(name, gold.model_dump(), config.types, config.text) or not path.is_file():
                 continue
             try:
-                read_gold(
-                    name,
-                    path,
-                    types=config.types,
-                    labels=gold.labels,
-                    where=gold.where,
-                    part=gold.part,
-                    nested=gold.nested,
-                    unit=gold_unit(config, gold),
-                    line_breaks=config.text.line_breaks,
-                    fold_accents=config.text.fold_accents,
-                )
+                load_gold_set(grid, config, name, gold)
             except DeidsearchError as error:
                 note(error)
     return list(faults.values())

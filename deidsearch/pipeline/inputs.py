@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from deidsearch.config.grid import Annotation, GoldSet, GridConfig
@@ -12,6 +11,7 @@ from deidsearch.errors import InputError
 
 if TYPE_CHECKING:
     from deidsearch.annotate.ceilings import Rules
+    from deidsearch.dataset.gold import GoldSet as LoadedGold
     from deidsearch.store.corpus import CorpusSource
     from deidsearch.store.dictionaries import Source, WordList
 
@@ -175,6 +175,23 @@ def gold_unit(config: GridConfig, gold: GoldSet) -> Literal["document", "sentenc
     return config.corpus.unit if config.corpus is not None else "document"
 
 
-def is_inside(path: Path, folder: Path) -> bool:
-    """Returns whether a path lies in a folder."""
-    return folder in path.parents
+def load_gold_set(grid: Grid, config: GridConfig, name: str, gold: GoldSet) -> LoadedGold:
+    """Returns a gold set read as the grid says.
+
+    Raises:
+        InputError: lists what is wrong with its file.
+    """
+    from deidsearch.dataset.gold import read_gold
+
+    return read_gold(
+        name,
+        grid.resolve(gold.path),
+        types=config.types,
+        labels=gold.labels,
+        where=gold.where,
+        part=gold.part,
+        nested=gold.nested,
+        unit=gold_unit(config, gold),
+        line_breaks=config.text.line_breaks,
+        fold_accents=config.text.fold_accents,
+    )

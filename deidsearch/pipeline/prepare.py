@@ -15,7 +15,7 @@ from deidsearch.annotate.matches import Matches
 from deidsearch.annotate.trie import Trie, find_matches
 from deidsearch.config.grid import GridConfig
 from deidsearch.config.load import Grid
-from deidsearch.dataset.gold import GoldSet, read_gold
+from deidsearch.dataset.gold import GoldSet
 from deidsearch.errors import InputError
 from deidsearch.files import digest
 from deidsearch.pipeline.devices import available_cpus
@@ -24,6 +24,7 @@ from deidsearch.pipeline.inputs import (
     gold_sets,
     gold_unit,
     identifier_sources,
+    load_gold_set,
     word_lists,
 )
 from deidsearch.pipeline.workspace import Workspace
@@ -103,18 +104,7 @@ class Preparation:
                 gold.model_dump(mode="json"), unit, config.text.model_dump(), list(config.types)
             )
             if ("gold", key) not in self._memo:
-                self._memo["gold", key] = read_gold(
-                    name,
-                    self.grid.resolve(gold.path),
-                    types=config.types,
-                    labels=gold.labels,
-                    where=gold.where,
-                    part=gold.part,
-                    nested=gold.nested,
-                    unit=unit,
-                    line_breaks=config.text.line_breaks,
-                    fold_accents=config.text.fold_accents,
-                )
+                self._memo["gold", key] = load_gold_set(self.grid, config, name, gold)
                 self._say_gold(self._memo["gold", key])
             sets[name] = self._memo["gold", key]
         if not len(sets["validation"].mentions):
