@@ -211,6 +211,9 @@ def annotate(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command and leaves with its exit code."""
+    # All that is written is its owner's alone, what libraries write when they like (DuckDB's log
+    # of changes, MLflow's artifacts) too.
+    os.umask(0o077)
     try:
         cli.main(args=arguments, prog_name="deidsearch", standalone_mode=False)
     except click.exceptions.Abort:

@@ -35,6 +35,16 @@ def private_dir(path: Path | str) -> Path:
     return path
 
 
+@contextlib.contextmanager
+def private_umask() -> Iterator[None]:
+    """Lets every file that is made in the block be its owner's alone, those of libraries too."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def _sync_dir(path: Path) -> None:
     # A rename is durable only once its folder has reached the disk.
     handle = os.open(path, os.O_RDONLY)

@@ -70,16 +70,20 @@ def hushed_ray(ray: ModuleType) -> Iterator[None]:
 
     No setting does either. Even without dashboard and statistics, Ray starts a process that asks
     the cloud's metadata address who owns this machine; and errors of workers, which may quote
-    notes, go to stdout whatever ``log_to_driver`` says.
+    notes, go to stdout whatever ``log_to_driver`` says. Two more processes, for adding machines and
+    for those messages, have nothing to do here and cost seconds of start-up.
 
     Args:
         ray: the module, given by one of the doors that may import it.
     """
-    services, worker = ray._private.services, ray._private.worker
-    start, show = services.start_api_server, worker.print_to_stdstream
-    services.start_api_server = lambda *args, **kwargs: (None, None)
-    worker.print_to_stdstream = lambda *args, **kwargs: None
-    try:
+    private = ray._private
+    with contextlib.ExitStack() as stack:
+        for owner, name, result in (
+            (private.services, "start_api_server", (None, None)),
+            (private.worker, "print_to_stdstream", None),
+            (private.node.Node, "start_monitor", None),
+            (private.node.Node, "start_log_monitor", None),
+        ):
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, lambda *args, result=result, **kwargs: result)
         yield
-    finally:
-        services.start_api_server, worker.print_to_stdstream = start, show

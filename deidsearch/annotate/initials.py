@@ -25,12 +25,14 @@ class Initials:
 
     Attributes:
         match: int64 ``(stretches,)``, the match the stretch ends at.
+        before: int64 ``(stretches,)``, the match that ends where the stretch begins, or -1.
         start_token: int32 ``(stretches,)``, its first token within the sentence.
         mask: uint64 ``(stretches,)``, bit i set where it is part of the name at ceiling i.
         label: index of the type whose initials these are.
     """
 
     match: Int64
+    before: Int64
     start_token: Int32
     mask: Uint64
     label: int
@@ -38,7 +40,8 @@ class Initials:
     @classmethod
     def none(cls) -> Initials:
         """Returns no stretches."""
-        return cls(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.uint64), 0)
+        none = np.empty(0, np.int64)
+        return cls(none, none, np.empty(0, np.int32), np.empty(0, np.uint64), 0)
 
 
 def _kinds(tokens: TokenTable, key: pa.StringArray) -> npt.NDArray[np.uint8]:
@@ -90,6 +93,8 @@ def find_initials(
     wanted = _LETTER | _STOP | (_SHORT if extended else 0)
     before = tokens.offsets[found.sentence[rows]] + found.start_token[rows] - 1
     rows = rows[(kind[tokens.token[before]] & wanted) != 0]
+    if not len(rows):
+        return Initials.none()
 
     match_start = tokens.offsets[found.sentence] + found.start_token
     match_end = tokens.offsets[found.sentence] + found.end_token
@@ -121,16 +126,24 @@ def find_initials(
         left = np.maximum(np.searchsorted(match_start, edge, side="left") - 1, 0)
         beside = (match_end[left] == edge) & (edge > sentence_start)
         joined = loose & np.where(beside, name[left], np.uint64(0))
-        reached.append((edge - sentence_start, joined | strict if extended else joined))
+        mask = joined | strict if extended else joined
+        reached.append((edge - sentence_start, np.where(beside, left, -1), mask))
 
-    matches, starts, result = [], [], []
+    matches, befores, starts, result = [], [], [], []
     longer = np.zeros(len(rows), dtype=np.uint64)
-    for start, mask in reversed(reached):
+    for start, neighbour, mask in reversed(reached):
         # At each ceiling the longest stretch holds.
         rest = mask & ~longer
         longer |= mask
         some = rest != 0
         matches.append(rows[some])
+        befores.append(neighbour[some])
         starts.append(start[some].astype(np.int32))
         result.append(rest[some])
-    return Initials(np.concatenate(matches), np.concatenate(starts), np.concatenate(result), label)
+    return Initials(
+        np.concatenate(matches),
+        np.concatenate(befores),
+        np.concatenate(starts),
+        np.concatenate(result),
+        label,
+    )

@@ -7,6 +7,7 @@ place.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from deidsearch.annotate.matches import Matches
 from deidsearch.annotate.trie import Trie, find_matches
 from deidsearch.config.grid import GridConfig
-from deidsearch.config.load import Grid
+from deidsearch.config.load import Cell, Grid
 from deidsearch.dataset.gold import GoldSet
 from deidsearch.errors import InputError
 from deidsearch.files import digest
@@ -92,6 +93,23 @@ class Preparation:
         self.database = database
         self.console = console
         self._memo: dict[tuple[str, str], Any] = {}
+
+    def read_inputs(self, cells: Iterable[Cell]) -> None:
+        """Reads every dictionary, corpus and gold set of the cells, so that faults show first."""
+        for cell in cells:
+            self.gold(cell.config)
+            if cell.config.training.source == "dictionary":
+                self.lexicon(cell.config)
+                self.corpus(cell.config)
+
+    def has_shards(self, cells: Iterable[Cell]) -> bool:
+        """Returns whether matching a corpus of these cells goes to Ray."""
+        limit = self.grid.config.ray.shard_sentences
+        return any(
+            self.corpus(cell.config).info.num_sentences > limit
+            for cell in cells
+            if cell.config.training.source == "dictionary"
+        )
 
     # -- gold --------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from deidsearch.pipeline.plan import CellPlan, Planner
 from deidsearch.pipeline.prepare import Preparation
 from deidsearch.pipeline.results import (
     best_of,
+    load_plan,
     read_results,
     save_plan,
     write_sweep_report,
@@ -34,7 +36,8 @@ from deidsearch.search.driver import driver_lock, require_space
 from deidsearch.search.progress import Reporter
 from deidsearch.search.sweep import Sweep
 from deidsearch.search.task import load_predictions
-from deidsearch.search.tune import Resources
+from deidsearch.search.trial import PRELOAD
+from deidsearch.search.tune import RaySession, Resources
 from deidsearch.store.database import Database
 from deidsearch.store.ledger import (
     DONE,
@@ -47,7 +50,7 @@ from deidsearch.store.ledger import (
     trial_folder,
 )
 from deidsearch.track.tracker import Tracker
-from deidsearch.train.encoder import describe_encoder
+from deidsearch.train.encoder import architecture_modules, describe_encoder
 from deidsearch.train.hub import require_encoder
 
 __all__ = ["Outcome", "remove_output", "run_grid"]
@@ -104,8 +107,15 @@ def _run_locked(
     grid: Grid, workspace: Workspace, console: Console, reporter: Reporter | None
 ) -> Outcome:
     private_dir(workspace.temporary)
-    with Database(workspace.store, workspace.temporary) as database:
+    with contextlib.ExitStack() as stack:
+        database = stack.enter_context(Database(workspace.store, workspace.temporary))
         preparation = Preparation(grid, workspace, database, console)
+        preparation.read_inputs(grid.cells)
+        session = stack.enter_context(
+            contextlib.closing(_ray_session(grid, workspace, preparation))
+        )
+        if _something_pends(workspace) and not preparation.has_shards(grid.cells):
+            session.begin()  # it comes up while the rest is prepared
         plans = Planner(preparation).plan(grid.cells)
         by_key = {plan.planned.key: plan for plan in plans}
         cells = [plan.planned for plan in plans]
@@ -127,12 +137,7 @@ def _run_locked(
             lambda cell: score_cell(workspace, by_key[cell.key]),
             name=grid.config.name,
             params=_shared_settings(cells),
-            resources=Resources(
-                address=grid.config.ray.address,
-                cpus=grid.config.ray.cpus_per_trial,
-                gpus=grid.config.ray.gpus_per_trial,
-                max_concurrent=grid.config.search.max_concurrent,
-            ),
+            session=session,
             tracker=_tracker(grid, workspace),
             reporter=reporter,
             database=database,
@@ -140,6 +145,25 @@ def _run_locked(
         )
         states = sweep.run()
     return _outcome(grid, workspace, states)
+
+
+def _ray_session(grid: Grid, workspace: Workspace, preparation: Preparation) -> RaySession:
+    resources = Resources(
+        address=grid.config.ray.address,
+        cpus=grid.config.ray.cpus_per_trial,
+        gpus=grid.config.ray.gpus_per_trial,
+        max_concurrent=grid.config.search.max_concurrent,
+    )
+    modules: dict[str, None] = dict.fromkeys(PRELOAD)
+    for cell in grid.cells:
+        modules |= dict.fromkeys(architecture_modules(preparation.encoder(cell.config)[0]))
+    return RaySession(resources, workspace.temporary, list(modules))
+
+
+def _something_pends(workspace: Workspace) -> bool:
+    """Returns whether a training is likely to be run, as far as the last plan can tell."""
+    cells, _ = load_plan(workspace)
+    return not cells or any(state.state != DONE for state in scan(workspace.root, cells))
 
 
 def _tracker(grid: Grid, workspace: Workspace) -> Tracker:

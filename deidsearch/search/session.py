@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from deidsearch.errors import InputError
-from deidsearch.files import private_dir
+from deidsearch.files import private_dir, private_umask
 from deidsearch.quiet import hushed_ray, runtime_env
 
 _OBJECT_STORE = 100 << 20  # bytes: trainings get paths, so hardly anything goes through the store
@@ -80,13 +79,16 @@ def granted(ray: ModuleType, resources: Resources) -> tuple[int, float]:
 
 
 @contextlib.contextmanager
-def ray_session(ray: ModuleType, address: str, tmp: Path) -> Iterator[None]:
+def ray_session(
+    ray: ModuleType, address: str, tmp: Path, preload: Sequence[str] = ()
+) -> Iterator[None]:
     """Starts or joins Ray for the length of the block.
 
     Args:
         ray: the module.
         address: ``local``, or that of a cluster.
         tmp: private folder for all that Ray writes here, emptied before and after.
+        preload: modules that the workers of a local Ray import while they stand by.
 
     Raises:
         InputError: no cluster answers at the address.
@@ -96,13 +98,13 @@ def ray_session(ray: ModuleType, address: str, tmp: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.callback(_empty, tmp)
         if address == "local":
-            options = _local_options(tmp.absolute(), stack)
+            options = _local_options(tmp.absolute(), preload, stack)
         else:
             # Workers of a local Ray inherit the variables set here; those of a cluster don't.
             options = {"runtime_env": runtime_env()}
         stack.enter_context(hushed_ray(ray))
         stack.callback(ray.shutdown)
-        with _private_umask():
+        with private_umask():
             try:
                 ray.init(
                     address=address,
@@ -119,7 +121,9 @@ def ray_session(ray: ModuleType, address: str, tmp: Path) -> Iterator[None]:
         yield
 
 
-def _local_options(tmp: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
+def _local_options(
+    tmp: Path, preload: Sequence[str], stack: contextlib.ExitStack
+) -> dict[str, Any]:
     # Ray's sockets lie below its folder, and a socket's path has 107 characters at most: a short
     # link leads to the private folder, whatever that one is called.
     home = Path(tempfile.mkdtemp(prefix="ds-"))
@@ -130,19 +134,10 @@ def _local_options(tmp: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
         "object_store_memory": _OBJECT_STORE,
         "_temp_dir": str(home / "r"),
         "object_spilling_directory": str(private_dir(tmp / "spill")),
+        "_system_config": {"preload_python_modules": list(preload)},
     }
 
 
 def _empty(tmp: Path) -> None:
     for name in _FOLDERS:
         shutil.rmtree(tmp / name, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _private_umask() -> Iterator[None]:
-    # Ray's processes and the workers inherit it.
-    old = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(old)

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deidsearch.errors import Interrupted
-from deidsearch.files import private_dir
 from deidsearch.search.driver import driver_lock
 from deidsearch.search.faults import failure_reason, is_disk_full
 from deidsearch.search.progress import Progress, Reporter, SilentReporter
 from deidsearch.search.session import Resources
 from deidsearch.search.task import TrainingTask
-from deidsearch.search.tune import TARGET, Listener, disk_is_full, run_trainings
+from deidsearch.search.tune import TARGET, Listener, RaySession, disk_is_full, run_trainings
 from deidsearch.store.ledger import (
     DONE,
     FAILED,
@@ -51,7 +50,7 @@ class Sweep:
         score: the result of a cell whose training is done (METHOD §9), called in the driver.
         name: of the sweep as tracked.
         params: settings that all cells share, tracked on the parent.
-        resources: where trainings run and with what.
+        session: where trainings run and with what; a local Ray by default.
         tracker: told of all; nothing by default.
         reporter: shows progress; nothing by default.
         database: gets the ``cells`` table where given.
@@ -67,7 +66,7 @@ class Sweep:
         *,
         name: str,
         params: Mapping[str, Any] | None = None,
-        resources: Resources | None = None,
+        session: RaySession | None = None,
         tracker: Tracker | None = None,
         reporter: Reporter | None = None,
         database: Database | None = None,
@@ -79,7 +78,7 @@ class Sweep:
         self._score = score
         self._name = name
         self._params = dict(params or {})
-        self._resources = resources or Resources()
+        self._session = session or RaySession(Resources(), self._output / "tmp")
         self._tracker: Tracker = tracker or NoopTracker()
         self._reporter: Reporter = reporter or SilentReporter()
         self._database = database
@@ -151,8 +150,7 @@ class Sweep:
         run_trainings(
             [self._folder(key) for key in self._open if not self._is_trained(key)],
             listener,
-            resources=self._resources,
-            tmp=private_dir(self._output / "tmp"),
+            self._session,
             target=self._target,
         )
 

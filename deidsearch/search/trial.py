@@ -29,6 +29,14 @@ if TYPE_CHECKING:
     from deidsearch.train.span_model import SpanModel
 
 Report = Callable[[Mapping[str, Any]], None]
+# What a training imports, so that a worker can do so before there is one: it takes seconds.
+PRELOAD = (
+    "ray.tune",
+    "deidsearch.search.trial",
+    "deidsearch.train.loop",
+    "deidsearch.train.predict",
+    "deidsearch.train.saved",
+)
 _VERSIONED = ("torch", "transformers", "numpy", "ray")
 
 

@@ -11,10 +11,12 @@ import importlib
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Self
 
 from deidsearch.errors import Interrupted, RunError
 from deidsearch.files import private_dir
@@ -50,12 +52,76 @@ def _ignore(*words: Any) -> None:
     """Takes no notice."""
 
 
+class RaySession:
+    """Ray for one sweep, which can come up in the background while the sweep is prepared.
+
+    To start Ray and to import torch in its workers takes longer than many a training, and most of
+    it is waiting. A block ``with session:`` waits for it, and lets it go in the background.
+
+    Args:
+        resources: where it runs.
+        tmp: private folder for Ray's session and Tune's state, emptied before and after.
+        preload: modules that the workers of a local Ray import while they stand by.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        tmp: Path,
+        preload: Sequence[str] = (),
+    ) -> None:
+        self.resources = resources
+        self.tmp = private_dir(tmp)
+        self._preload = tuple(preload)
+        self._ready, self._over = threading.Event(), threading.Event()
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Starts Ray in the background, once."""
+        if self._thread is not None:
+            return
+        silence()
+        import ray
+
+        # Ray's processes die with the thread that started them, so it stays to the end.
+        self._thread = threading.Thread(target=self._own, args=(ray,), name="ray session")
+        self._thread.start()
+        # Starting is mostly waiting: meanwhile the rest of Ray is imported here.
+        importlib.import_module("ray.tune")
+
+    def close(self) -> None:
+        """Stops Ray, and waits until it is gone."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        self.begin()
+        self._ready.wait()
+        if self._error is not None:
+            raise self._error
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+
+    def _own(self, ray: ModuleType) -> None:
+        try:
+            with ray_session(ray, self.resources.address, self.tmp, self._preload):
+                self._ready.set()
+                self._over.wait()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._ready.set()
+
+
 def run_trainings(
     folders: Sequence[Path],
     listener: Listener,
+    session: RaySession,
     *,
-    resources: Resources,
-    tmp: Path,
     target: str = TARGET,
 ) -> None:
     """Runs the trainings of these folders, as many at once as the resources allow.
@@ -63,8 +129,7 @@ def run_trainings(
     Args:
         folders: one a training, named by its key; ``target`` gets nothing else.
         listener: told of each training as it goes on.
-        resources: where they run.
-        tmp: private folder for Ray's session and Tune's state, emptied before and after.
+        session: where they run; begun here if it is not yet.
         target: ``module:function`` run in the worker as ``function(folder, report, threads)``.
 
     Raises:
@@ -73,10 +138,10 @@ def run_trainings(
     """
     if not folders:
         return
-    silence()
-    import ray
+    with session:
+        import ray
 
-    with ray_session(ray, resources.address, tmp):
+        resources, tmp = session.resources, session.tmp
         cpus, gpus = granted(ray, resources)
         watcher = _make_watcher(listener, folders[0].parent)
         tuner = _make_tuner(folders, target, cpus, gpus, resources.max_concurrent, tmp, watcher)
@@ -85,7 +150,7 @@ def run_trainings(
     if watcher.error is not None:
         raise watcher.error
     if watcher.disk_full:
-        raise disk_is_full(tmp.parent)
+        raise disk_is_full(session.tmp.parent)
     # fit() returns as if all were well after a Ctrl-C.
     if len(watcher.over) < len(folders):
         raise Interrupted(
@@ -108,7 +173,11 @@ def _make_tuner(
     watcher: Any,
 ) -> tune.Tuner:
     from ray import tune
+    from ray.tune.execution import class_cache
 
+    # Tune gives its actors a variable for PyTorch Lightning, and with it an environment in which
+    # no worker stands by: each would be started and import torch anew.
+    class_cache.DEFAULT_ENV_VARS.pop("PL_DISABLE_FORK", None)
     config = {
         "folder": tune.grid_search([str(folder) for folder in folders]),
         "target": target,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from deidsearch.errors import RunError
-from deidsearch.files import private_dir
+from deidsearch.files import private_dir, private_umask
 
 _T = TypeVar("_T")
 
@@ -57,13 +56,13 @@ class Database:
         if threads is not None:
             config["threads"] = threads
         # Files are made with the umask of the process: none but the owner may read them.
-        before = os.umask(0o077)
-        try:
-            self._connection = duckdb.connect(str(self.path), read_only=read_only, config=config)
-        except duckdb.Error as error:
-            raise _cannot_open(self.path, error) from None
-        finally:
-            os.umask(before)
+        with private_umask():
+            try:
+                self._connection = duckdb.connect(
+                    str(self.path), read_only=read_only, config=config
+                )
+            except duckdb.Error as error:
+                raise _cannot_open(self.path, error) from None
         self._in_transaction = False
         if not read_only:
             self._check_version()

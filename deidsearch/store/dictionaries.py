@@ -159,9 +159,7 @@ def _check_settings(
         for source in sources:
             if not 0 < source.scale < float("inf"):
                 faults.append(
-                    InputError(
-                        f"scale must be above 0, got {source.scale}", Path(source.path).name
-                    )
+                    InputError(f"scale must be above 0, got {source.scale}", Path(source.path).name)
                 )
     names = [words.name for words in non_identifiers]
     for name in sorted({name for name in names if names.count(name) > 1}):

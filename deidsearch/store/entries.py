@@ -114,9 +114,7 @@ def entry_keys(
         remove(letters == 0, NO_LETTER)
         # U+FFFD stands where an earlier program lost a letter; no note has it in that place. A
         # token of invisible characters alone folds to nothing.
-        is_damaged = pc.or_(
-            pc.match_substring(table.vocabulary, "\ufffd"), pc.equal(folded, "")
-        )
+        is_damaged = pc.or_(pc.match_substring(table.vocabulary, "\ufffd"), pc.equal(folded, ""))
         remove(per_entry(is_damaged) > 0, DAMAGED)
     return EntryKeys(key, folded, reason)
 
@@ -172,9 +170,7 @@ def make_variants(
             entries.append(rows)
     if variants:
         # Doubled blanks, so that neighbouring words don't share the one between them.
-        padded = pc.binary_join_element_wise(
-            "  ", pc.replace_substring(key, " ", "  "), "  ", ""
-        )
+        padded = pc.binary_join_element_wise("  ", pc.replace_substring(key, " ", "  "), "  ", "")
         words = placeholder_keys(list(variants), fold_accents).to_pylist()
         for word, spellings in zip(words, variants.values(), strict=True):
             if not word:

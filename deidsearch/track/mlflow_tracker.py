@@ -7,7 +7,6 @@ from the files of the sweep.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deidsearch.errors import InputError, MissingExtraError
-from deidsearch.files import private_dir, write_atomic
+from deidsearch.files import private_dir, private_umask, write_atomic
 from deidsearch.quiet import silence
 from deidsearch.track.names import (
     MAX_PARAM,
@@ -86,7 +85,7 @@ class MlflowTracker:
         from mlflow.exceptions import MlflowException
 
         try:
-            with _private_umask():
+            with private_umask():
                 self._open_sweep(name, params, tags)
         except (MlflowException, OSError) as error:
             raise InputError(
@@ -238,7 +237,7 @@ class MlflowTracker:
         if time.monotonic() < self._paused_until:
             return False
         try:
-            with _private_umask():
+            with private_umask():
                 action()
         except Exception as error:  # any fault of a store or of the network to it
             self._paused_until = time.monotonic() + _PAUSE_S
@@ -360,13 +359,3 @@ def _open_store(output: Path, uri: str, is_default: bool) -> MlflowClient:
             mend="Give a server that is up (http://host:port) or sqlite:///FILE, or leave it out.",
         ) from error
     return client
-
-
-@contextlib.contextmanager
-def _private_umask() -> Iterator[None]:
-    # Artifacts of a local store are made with the umask of the process.
-    before = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(before)

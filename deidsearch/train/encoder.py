@@ -208,6 +208,16 @@ def describe_encoder(ref: EncoderRef) -> EncoderFacts:
     )
 
 
+def architecture_modules(ref: EncoderRef) -> list[str]:
+    """Returns the modules that loading the encoder will import, none where nobody can say."""
+    try:
+        name = describe_encoder(ref).model_type.replace("-", "_")
+    except InputError:
+        return []
+    known = importlib.util.find_spec(f"transformers.models.{name}") if name.isidentifier() else None
+    return [f"transformers.models.{name}.modeling_{name}"] if known else []
+
+
 def max_pieces_of(config: Mapping[str, Any]) -> int:
     """Returns the longest input in pieces, special ones included, that a configuration allows."""
     positions = int(config.get("max_position_embeddings") or 512)

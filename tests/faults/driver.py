@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deidsearch.errors import DeidsearchError
 from deidsearch.search.sweep import Sweep
-from deidsearch.search.tune import Resources
+from deidsearch.search.tune import RaySession, Resources
 from deidsearch.store.ledger import FAILED, PlannedCell, read_training
 from deidsearch.track.mlflow_tracker import MlflowTracker
 
@@ -31,7 +31,9 @@ def main(output: Path) -> int:
         cells,
         score,
         name="faults",
-        resources=Resources(cpus=1, max_concurrent=plan.get("max_concurrent")),
+        session=RaySession(
+            Resources(cpus=1, max_concurrent=plan.get("max_concurrent")), output / "tmp"
+        ),
         tracker=MlflowTracker(output) if plan.get("mlflow") else None,
         target="dummy_training:train",
     )

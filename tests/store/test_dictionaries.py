@@ -354,7 +354,7 @@ def plain_key(text: str) -> str:
 
 
 def plain_rates(
-    rows: Sequence[tuple[str, float | None, bool]]
+    rows: Sequence[tuple[str, float | None, bool]],
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Returns the rates of listed entries and of variants with the suffix "s"."""
     counts: dict[str, float | None] = {}

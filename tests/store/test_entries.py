@@ -132,8 +132,11 @@ def test_bad_variants_are_removed_with_their_reason() -> None:
 def test_key_equals_what_the_tokeniser_makes_of_the_same_words_in_a_note(
     entries: list[str], fold_accents: bool
 ) -> None:
-    found = entry_keys(pa.array([text.encode("utf-8", "replace").decode() for text in entries],
-                                pa.string()), fold_accents, CODES)
+    found = entry_keys(
+        pa.array([text.encode("utf-8", "replace").decode() for text in entries], pa.string()),
+        fold_accents,
+        CODES,
+    )
     for text, key, kept in zip(entries, found.key.to_pylist(), found.kept, strict=True):
         table = tokenise([f"before {text} after"])
         folded = fold_vocabulary(table.vocabulary, fold_accents).to_pylist()

@@ -88,8 +88,11 @@ def test_spanish_capitals_without_accents_meet_accented_text(shared: Path) -> No
         folder / "streets.csv", variants={"calle": ["c/", "c."], "avenida": ["av.", "avda."]}
     )
     found = compile_dictionary(
-        {"NAME": [Source(folder / "names_last.csv")], "STREET": [streets],
-         "LOCATION": [Source(folder / "locations.csv")]},
+        {
+            "NAME": [Source(folder / "names_last.csv")],
+            "STREET": [streets],
+            "LOCATION": [Source(folder / "locations.csv")],
+        },
         [WordList("general", folder / "non_identifiers" / "general.txt")],
         fold_accents=True,
     )

@@ -58,7 +58,7 @@ def test_same_rows_from_every_kind_of_table(tmp_path: Path, name: str, content: 
 
 
 def test_txt_has_one_entry_a_line_without_counts(tmp_path: Path) -> None:
-    path = write(tmp_path, "a.txt", "Søren, \"Hr\"\r\n\r\nØ\u2028x\n")
+    path = write(tmp_path, "a.txt", 'Søren, "Hr"\r\n\r\nØ\u2028x\n')
     assert rows_of(path) == [('Søren, "Hr"', None, 1), ("", None, 2), ("Ø\u2028x", None, 3)]
     assert rows_of(write(tmp_path, "b.txt.gz", "Søren")) == [("Søren", None, 1)]
 
@@ -219,8 +219,12 @@ def test_any_written_table_reads_back(
             writer.writerow(["identifier", "count"])
             writer.writerows((text, "" if count is None else count) for text, count in cells)
         assert rows_of(folder / name) == expected
-    table = pa.table({"identifier": pa.array([text for text, _ in cells], pa.string()),
-                      "count": pa.array([count for _, count in cells], pa.int64())})
+    table = pa.table(
+        {
+            "identifier": pa.array([text for text, _ in cells], pa.string()),
+            "count": pa.array([count for _, count in cells], pa.int64()),
+        }
+    )
     pq.write_table(table, folder / "a.parquet")
     rows = read_source(folder / "a.parquet")
     assert rows.text.to_pylist() == [text for text, _ in cells]

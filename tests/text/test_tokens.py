@@ -16,9 +16,7 @@ NASTY = (
     "aA1éÉøßİıſΣς\u0301\u0327 -_--__.,;:/'\""
     "\t\n\r\x0b\x85\u2028\xa0\ufeff\u200b\u00ad😀👨‍👩½²٣中﷽\x00\x07"
 )
-texts = st.lists(
-    st.one_of(st.text(alphabet=NASTY, max_size=30), st.text(max_size=20)), max_size=6
-)
+texts = st.lists(st.one_of(st.text(alphabet=NASTY, max_size=30), st.text(max_size=20)), max_size=6)
 
 
 def surfaces(table):
