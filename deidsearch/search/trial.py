@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import platform
+import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -125,6 +126,8 @@ def _train(
     from deidsearch.train.settings import ModelSettings, TrainSettings
     from deidsearch.train.span_model import build_model
 
+    # After the imports: what a training itself takes, told by `started` and `elapsed`.
+    started, clock = time.time(), time.monotonic()
     output = folder.parent.parent
     encoder = EncoderRef.from_json(task.encoder)
     settings = TrainSettings.of(task.training)
@@ -152,7 +155,8 @@ def _train(
         lowercase=bool(task.training.get("lowercase", True)),
         extra={"training": task.key, "encoder": encoder.name, "versions": versions()},
     )
-    return _record(task, folder, outcome, files)
+    elapsed = time.monotonic() - clock
+    return {**_record(task, folder, outcome, files), "started": started, "elapsed": elapsed}
 
 
 def _predict(task: TrainingTask, folder: Path, model: SpanModel, precision: str) -> list[Path]:

@@ -1,0 +1,5 @@
+"""``python -m deidsearch``."""
+
+from deidsearch.cli import main
+
+main()
