@@ -186,7 +186,8 @@ class Annotation:
         self._bit(ceiling)  # it exists
         # Its byte alone is read: an eighth of the memory.
         byte = masks.astype("<u8", copy=False).view(np.uint8)[ceiling >> 3 :: 8]
-        return (byte & np.uint8(1 << (ceiling & 7))) != 0
+        held: Bool = (byte & np.uint8(1 << (ceiling & 7))) != 0
+        return held
 
     def _bit(self, ceiling: int) -> np.uint64:
         if not 0 <= ceiling < self.num_ceilings:

@@ -6,6 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deidsearch.annotate.ceilings import Rules, tag_identifiers
 from deidsearch.annotate.postprocess import Annotation, annotate
@@ -165,3 +167,25 @@ def test_sentences_without_any_match_are_ordinary() -> None:
     assert annotation.has_mention.tolist() == annotation.has_ambiguous.tolist() == [0]
     assert len(annotation.mentions(0)) == len(annotation.ambiguous(0)) == 0
     assert len(annotation.baseline(0, "identifier")) == 0
+
+
+WORDS = ["Anna", "Jensen", "Odense", "Holm", "Vang", "Storgade", "Bo", "Per", "er", "J.", "P", ","]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join), max_size=4),
+    st.sampled_from(["paper", "extended", "off"]),
+    st.lists(st.sampled_from([1.0, 5.0, 50.0, 5000.0]), min_size=1, max_size=12),
+)
+def test_mentions_are_what_the_dictionary_finds_at_each_ceiling(texts, initials, ceilings) -> None:
+    # Two ways: bits of all ceilings at once, and one ceiling's matches merged one by one.
+    table = tokenise(texts)
+    dictionary = dictionary_of(ENTRIES)
+    key = fold_vocabulary(table.vocabulary)
+    rules = Rules(initials=initials)
+    tags = tag_identifiers(dictionary, RATIO, rules, ceilings)
+    matches = find_matches(Trie.compile(dictionary), table, key)
+    annotation = annotate(matches, table, key, dictionary, tags, rules)
+    for ceiling in range(len(ceilings)):
+        ours, other = annotation.mentions(ceiling), annotation.baseline(ceiling)
+        assert ours.keys().tolist() == other.keys().tolist()
