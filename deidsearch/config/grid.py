@@ -4,10 +4,33 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
+# Bounds far beyond use: what lies above them would overflow far from the line that wrote it.
+_MANY = 10**9
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Many = Annotated[int, Field(ge=1, le=_MANY)]
+
+
+def _path(value: str) -> str:
+    if not value.strip():
+        raise ValueError("it is empty. Write a path, or take the key out.")
+    if any(character < " " or "\ud800" <= character <= "\udfff" for character in value):
+        raise ValueError("it holds a character that no path can have.")
+    return value
+
+
+PathText = Annotated[str, AfterValidator(_path)]
 
 
 class Section(BaseModel):
@@ -21,14 +44,16 @@ class Section(BaseModel):
 class Source(Section):
     """One file of identifiers of a type (METHOD §1)."""
 
-    path: str = Field(description="CSV, TSV, TXT (one a line) or Parquet; .gz by ending")
+    path: PathText = Field(description="CSV, TSV, TXT (one a line) or Parquet; .gz by ending")
     identifier: str | None = Field(
         None, description="column of the identifiers; default: 'identifier' or the only column"
     )
     count: str | None = Field(
         "count", description="column of population counts; null ignores the counts"
     )
-    scale: Positive = Field(1.0, description="factor on the counts, for counts on another scale")
+    scale: float = Field(
+        1.0, ge=1e-12, le=1e12, description="factor on the counts, for counts on another scale"
+    )
     encoding: str | None = Field(None, description="text encoding; default UTF-8")
     separator: str | None = Field(None, description="field separator; default by ending")
     suffixes: tuple[str, ...] = Field((), description="endings that also make an identifier: ['s']")
@@ -41,7 +66,7 @@ class WordList(Section):
     """One list of words and terms that are no identifiers (METHOD §2)."""
 
     name: str = Field(description="name of the list in counts and explanations")
-    path: str = Field(description="TXT (one a line), CSV, TSV or Parquet; .gz by ending")
+    path: PathText = Field(description="TXT (one a line), CSV, TSV or Parquet; .gz by ending")
     column: str | None = Field(None, description="column of the terms; default: the first")
     encoding: str | None = Field(None, description="text encoding; default UTF-8")
     separator: str | None = Field(None, description="field separator; default by ending")
@@ -54,7 +79,7 @@ class WordList(Section):
 class Corpus(Section):
     """The unannotated text (METHOD §3)."""
 
-    path: str | tuple[str, ...] = Field(description="file, folder or glob pattern; or several")
+    path: PathText | tuple[PathText, ...] = Field(description="file, folder or glob pattern; or several")
     text: str | None = Field(None, description="column of the text; default 'text'")
     id: str | None = Field(None, description="column of the document's id; default 'id'")
     unit: Literal["document", "sentence"] = Field(
@@ -62,10 +87,10 @@ class Corpus(Section):
     )
     encoding: str | None = Field(None, description="text encoding; default UTF-8")
     separator: str | None = Field(None, description="field separator; default by ending")
-    sample: Annotated[int, Field(ge=1)] | None = Field(
+    sample: Many | None = Field(
         None, description="sentences in the seeded random sample; null takes all"
     )
-    seed: int = Field(1, ge=0, description="seed of sample, subsets and down-sampling")
+    seed: Seed = Field(1, description="seed of sample, subsets and down-sampling")
 
 
 class Text(Section):
@@ -89,7 +114,7 @@ class Text(Section):
 class GoldSet(Section):
     """One human-annotated set (METHOD §6; INTERFACE, Files)."""
 
-    path: str = Field(description="JSON Lines of documents or of sentences with spans")
+    path: PathText = Field(description="JSON Lines of documents or of sentences with spans")
     labels: dict[str, str] | None = Field(
         None, description="label in the file -> type; others are ignored and counted"
     )
@@ -131,14 +156,18 @@ class Gold(Section):
 
 def _ceiling(value: Any) -> Any:
     if isinstance(value, dict):
-        for name, number in value.items():
-            if isinstance(number, bool) or not isinstance(number, (int, float)) or number <= 0:
-                raise ValueError(f"the ceiling of {name} must be a number above 0, got {number!r}")
-        return {str(name): float(number) for name, number in value.items()}
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ValueError(f"a ceiling must be a number above 0, got {value!r}")
+        return {
+            str(name): _one_ceiling(number, f"the ceiling of {name}")
+            for name, number in value.items()
+        }
+    return None if value is None else _one_ceiling(value, "a ceiling")
+
+
+def _one_ceiling(value: Any, what: str) -> float:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 < value < 1e300:
+        # An integer of thousands of digits is a typing error that need not be read in full.
+        raise ValueError(f"{what} must be a number above 0, got {str(value)[:40]}")
     return float(value)
 
 
@@ -172,7 +201,7 @@ class Model(Section):
     """The model and its encoder (PURE.md)."""
 
     head: Literal["pure", "linear", "fnn"] = Field("pure", description="what scores the spans")
-    encoder: str = Field(description="package:NAME, a local folder, or a Hugging Face name")
+    encoder: PathText = Field(description="package:NAME, a local folder, or a Hugging Face name")
     encoder_layers: Annotated[int, Field(ge=1)] | None = Field(
         None, description="keep the first N layers; null keeps all"
     )
@@ -183,8 +212,12 @@ class Model(Section):
     context_window: Literal[0] = Field(0, description="words around a sentence")
     freeze_embeddings: bool = Field(False, description="word embeddings are not trained")
     freeze_layers: int = Field(0, ge=0, description="lowest encoder layers that are not trained")
-    head_hidden: int = Field(150, ge=1, description="width of the head's hidden layers")
-    width_embedding: int = Field(150, ge=1, description="size of the span-width embedding")
+    head_hidden: int = Field(
+        150, ge=1, le=16384, description="width of the head's hidden layers"
+    )
+    width_embedding: int = Field(
+        150, ge=1, le=16384, description="size of the span-width embedding"
+    )
     head_dropout: Share = Field(0.2, description="dropout in the head")
     document_encoder: str | None = Field(None, description="second encoder (task: documents)")
     mask_weight: Positive = Field(1.0, description="weight of masked pieces (task: documents)")
@@ -197,24 +230,24 @@ class Training(Section):
         "dictionary", description="labels by dictionary, or human ones (the upper bound)"
     )
     upper_bound: bool = Field(True, description="add a gold-trained cell where gold.train is given")
-    sentences: Annotated[int, Field(ge=1)] | None = Field(
+    sentences: Many | None = Field(
         None, description="available sentences; null takes all"
     )
-    epochs: int = Field(100, ge=1, description="most epochs")
-    patience: Annotated[int, Field(ge=1)] | None = Field(
+    epochs: Many = Field(100, description="most epochs")
+    patience: Many | None = Field(
         10, description="epochs without a better validation F1 before stopping; null: never"
     )
-    batch_size: int = Field(16, ge=1, description="sentences of one optimiser step")
+    batch_size: Many = Field(16, description="sentences of one optimiser step")
     learning_rate: Positive = Field(1e-5, description="of the encoder")
     head_learning_rate: Positive = Field(5e-4, description="of the head")
     warmup: Share = Field(0.1, description="share of the steps with a rising rate")
     clip: Positive | None = Field(None, description="largest norm of the gradient; null: off")
-    seed: int = Field(1, ge=0, description="initial weights, order and dropout")
+    seed: Seed = Field(1, description="initial weights, order and dropout")
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="auto: bf16 on a GPU that has it, else fp32"
     )
     token_budget: int = Field(
-        4096, ge=64, description="pieces of one micro-batch; gradients of a step add up"
+        4096, ge=64, le=_MANY, description="pieces of one micro-batch; gradients of a step add up"
     )
 
 
@@ -224,8 +257,10 @@ class Evaluation(Section):
     ambiguous: Literal["non_identifier", "identifier"] = Field(
         "non_identifier", description="what the dictionary baseline makes of ambiguous mentions"
     )
-    resamples: int = Field(2000, ge=100, description="bootstrap resamples of the intervals")
-    seed: int = Field(1, ge=0, description="seed of the bootstrap")
+    resamples: int = Field(
+        2000, ge=100, le=1_000_000, description="bootstrap resamples of the intervals"
+    )
+    seed: Seed = Field(1, description="seed of the bootstrap")
 
 
 class Search(Section):
@@ -236,9 +271,9 @@ class Search(Section):
     space: dict[str, Any] | list[dict[str, Any]] = Field(
         {}, description="dotted field -> values; a list of such mappings adds their cells up"
     )
-    trials: Annotated[int, Field(ge=1)] | None = Field(None, description="trials of optuna")
+    trials: Many | None = Field(None, description="trials of optuna")
     time_budget: Positive | None = Field(None, description="seconds after which none is started")
-    max_concurrent: Annotated[int, Field(ge=1)] | None = Field(
+    max_concurrent: Many | None = Field(
         None, description="trials at once; null: as many as fit"
     )
 
@@ -254,11 +289,15 @@ class Search(Section):
 class Ray(Section):
     """Where and with what the trials run."""
 
-    address: str = Field("local", description="local, auto, or ray://host:port")
-    cpus_per_trial: int = Field(2, ge=1, description="cores of one trial")
-    gpus_per_trial: float = Field(0, ge=0, description="GPUs of one trial; fractions share one")
-    shard_sentences: int = Field(
-        1_000_000, ge=1, description="sentences above which matching is shared by actors"
+    address: str = Field(
+        "local",
+        pattern=r"^(local|auto|(ray://)?[^\s:/]+:[0-9]{1,5})$",
+        description="local, auto, or ray://host:port",
+    )
+    cpus_per_trial: Many = Field(2, description="cores of one trial")
+    gpus_per_trial: float = Field(0, ge=0, le=_MANY, description="GPUs of one trial; fractions share one")
+    shard_sentences: Many = Field(
+        1_000_000, description="sentences above which matching is shared by actors"
     )
 
 
@@ -286,7 +325,7 @@ class GridConfig(Section):
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]*$", description="name of the sweep and its experiment"
     )
     task: Literal["sentences", "documents"] = "sentences"
-    output: str | None = Field(None, description="folder of the sweep; default runs/NAME")
+    output: PathText | None = Field(None, description="folder of the sweep; default runs/NAME")
     dictionaries: dict[str, tuple[Source, ...]] = Field({}, description="type -> sources")
     non_identifiers: tuple[WordList, ...] = Field((), description="words that are no identifiers")
     placeholders: tuple[str, ...] | None = Field(

@@ -16,6 +16,7 @@ from deidsearch.config.yaml_lines import LinedYaml, Loc, load_yaml
 from deidsearch.errors import InputError, did_you_mean
 
 MAX_CELLS = 100_000
+_MOST_FAULTS = 50
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,19 @@ def load_grid(path: Path | str, overrides: Sequence[str] = ()) -> Grid:
         raise InputError.many(_ordered(faults))
     for axes in spaces:
         _check_axes(axes, lined, faults)
-    _check_rules(config, spaces, lined, faults)
     if faults:
         raise InputError.many(_ordered(faults))
     cells, warnings = _cells(config, spaces, lined)
+    found: dict[str, InputError] = {}
+    for cell in cells:
+        of_cell: list[InputError] = []
+        _check_rules(cell, lined, of_cell)
+        found.update((str(fault), fault) for fault in of_cell)
+        if len(found) >= _MOST_FAULTS:
+            break
+    if found:
+        raise InputError.many(_ordered(list(found.values())))
+    warnings += _same_gold(config, lined)
     places = {".".join(map(str, loc)): where for loc, where in lined.places.items()}
     return Grid(
         config,
@@ -109,18 +119,32 @@ def _validated(
     try:
         return GridConfig.model_validate(content)
     except ValidationError as error:
-        faults.extend(_fault(item, lined) for item in error.errors(include_url=False))
+        items = error.errors(include_url=False)
+        # A value that may be of two kinds fails twice; what a rule of ours says is what helps.
+        ruled = {_own_loc(item["loc"]) for item in items if item["type"] == "value_error"}
+        faults.extend(
+            _fault(item, lined)
+            for item in items
+            if item["type"] == "value_error" or _own_loc(item["loc"]) not in ruled
+        )
         return None
+
+
+def _own_loc(loc: Loc) -> Loc:
+    """Returns a path without the names that branches of a union add to it."""
+    return tuple(
+        part
+        for part in loc
+        if not (
+            isinstance(part, str)
+            and ("[" in part or part in ("bool", "str", "float", "int", "tuple"))
+        )
+    )
 
 
 def _fault(item: Any, lined: LinedYaml) -> InputError:
     """Returns one of pydantic's findings in our words."""
-    # Branches of a union add their own names to the path; the file's own keys don't have them.
-    loc: Loc = tuple(
-        part
-        for part in item["loc"]
-        if not (isinstance(part, str) and ("[" in part or part in ("bool", "str", "float", "int")))
-    )
+    loc = _own_loc(item["loc"])
     if loc[:2] == ("gold", "test") and len(loc) > 2 and (*loc[:2], loc[2]) not in lined.places:
         loc = (*loc[:2], *loc[3:])
     where = lined.place(loc)
@@ -221,10 +245,9 @@ def _check_axes(axes: Axes, lined: LinedYaml, faults: list[InputError]) -> None:
                 break
 
 
-def _check_rules(
-    config: GridConfig, spaces: list[Axes], lined: LinedYaml, faults: list[InputError]
-) -> None:
-    """Notes what is wrong between fields."""
+def _check_rules(cell: Cell, lined: LinedYaml, faults: list[InputError]) -> None:
+    """Notes what is wrong between the fields of a cell."""
+    config = cell.config
     if config.task == "documents":
         faults.append(
             InputError(
@@ -249,12 +272,7 @@ def _check_rules(
                 "Use head: pure.",
             )
         )
-    sources = {
-        source
-        for axes in spaces
-        for source in axes.get("training.source", [config.training.source])
-    }
-    if "gold" in sources and config.gold.train is None:
+    if config.training.source == "gold" and config.gold.train is None:
         faults.append(
             InputError(
                 "training.source 'gold' needs gold.train",
@@ -262,7 +280,7 @@ def _check_rules(
                 "Name the annotated sentences to train on under gold.train.",
             )
         )
-    needs_dictionaries = "dictionary" in sources
+    needs_dictionaries = config.training.source == "dictionary"
     if needs_dictionaries and not config.dictionaries:
         faults.append(
             InputError(
@@ -302,6 +320,24 @@ def _check_rules(
     if len(config.dictionaries) > 64:
         faults.append(InputError("more than 64 types", lined.place(("dictionaries",))))
     _check_labels(config, lined, faults)
+
+
+def _same_gold(config: GridConfig, lined: LinedYaml) -> list[str]:
+    """Returns a warning for each test set whose sentences also choose the best model."""
+    validation = config.gold.validation
+    warnings = []
+    for name, test in config.gold.test.items():
+        same = (test.path, test.part, test.where) == (
+            validation.path, validation.part, validation.where
+        )  # fmt: skip
+        if same:
+            loc: Loc = ("gold", "test", name)
+            where = lined.place(loc if loc in lined.places else loc[:2])
+            warnings.append(
+                f"{where}: {name} is the validation set itself, so its scores are too good; "
+                "give each its own `part` or file."
+            )
+    return warnings
 
 
 def _check_labels(config: GridConfig, lined: LinedYaml, faults: list[InputError]) -> None:
@@ -358,7 +394,7 @@ def _cells(
     duplicates = 0
     for axes in spaces:
         for point in points(axes):
-            cell_config = GridConfig.model_validate(with_values(lined.content, point))
+            cell_config = _cell_config(point, lined)
             cell = Cell(cell_config, point, cell_config.training.source == "gold")
             duplicates += identity(cell) in cells
             cells.setdefault(identity(cell), cell)
@@ -372,6 +408,26 @@ def _cells(
             bound = _upper_bound(cell)
             cells.setdefault(identity(bound), bound)
     return list(cells.values()), warnings
+
+
+def _cell_config(point: dict[str, Any], lined: LinedYaml) -> GridConfig:
+    """Returns the configuration of one point.
+
+    Raises:
+        InputError: values that are right one by one are wrong together.
+    """
+    try:
+        return GridConfig.model_validate(with_values(lined.content, point))
+    except (ValidationError, ValueError, IndexError, AttributeError, TypeError) as error:
+        message = "they lead to no field of the grid"
+        if isinstance(error, ValidationError):
+            item = error.errors(include_url=False)[0]
+            message = str(item.get("ctx", {}).get("error", item["msg"].lower()))
+        together = ", ".join(f"{path}: {value}" for path, value in point.items())
+        raise InputError(
+            f"these values do not go together: {together[:200]}: {message}",
+            lined.place(("search", "space")),
+        ) from None
 
 
 def _upper_bound(cell: Cell) -> Cell:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from deidsearch.config.yaml_lines import is_index
 from deidsearch.errors import did_you_mean
 
 # Fields that say where and how to run or what to call it: they cannot make cells differ.
@@ -60,13 +61,16 @@ def values_of(raw: Any) -> list[Any]:
 
 
 def _row(first: float, last: float, step: float = 1) -> list[Any]:
+    if not all(abs(number) < 1e300 for number in (first, last, step)):
+        raise ValueError("its numbers must be finite")
     if not step > 0:
         raise ValueError(f"the step must be above 0, got {step!r}")
     if last < first:
         raise ValueError(f"the last value ({last!r}) is below the first ({first!r})")
-    count = math.floor((last - first) / step + 1e-9) + 1
-    if count > 10_000:
-        raise ValueError(f"{count} values are too many for one axis")
+    steps = (last - first) / step
+    if steps > 10_000:
+        raise ValueError("more than 10,000 values are too many for one axis")
+    count = math.floor(steps + 1e-9) + 1
     return [first + number * step for number in range(count)]
 
 
@@ -115,7 +119,7 @@ def with_values(content: Mapping[str, Any], point: Mapping[str, Any]) -> dict[st
         *parents, last = path.split(".")
         current: Any = changed
         for part in parents:
-            if isinstance(current, list) and part.isdigit():
+            if isinstance(current, list) and is_index(part):
                 current = current[int(part)]
                 continue
             # A number where the path wants a mapping (ceiling: 512 -> ceiling.NAME) gives way.

@@ -74,6 +74,8 @@ def load_yaml(path: Path, overrides: Sequence[str] = ()) -> LinedYaml:
         raise InputError(
             f"not valid YAML: {problem}", where=where, mend="Check indentation and quotes there."
         ) from None
+    except RecursionError:
+        raise InputError("nested too deeply", name, "Write the grid flatter.") from None
     if not isinstance(node, yaml.MappingNode):
         raise InputError("a grid is a mapping of keys", where=name, mend="See: deidsearch init")
     lined = LinedYaml({}, name)
@@ -97,10 +99,14 @@ def _build(node: yaml.Node, loc: Loc, lined: LinedYaml, faults: list[InputError]
     if isinstance(node, yaml.MappingNode):
         _note_duplicates(node, lined, faults)
         # Resolves merge keys (<<: *defaults): what is merged comes first, the own keys win.
-        yaml.constructor.SafeConstructor().flatten_mapping(node)  # type: ignore[no-untyped-call]
+        try:
+            yaml.constructor.SafeConstructor().flatten_mapping(node)  # type: ignore[no-untyped-call]
+        except (yaml.YAMLError, RecursionError):
+            mend = "Write <<: *name of a mapping (&name) further up."
+            raise InputError("<< merges something that is no mapping", where, mend) from None
         content: dict[Any, Any] = {}
         for key_node, value_node in node.value:
-            key = _scalar(key_node)
+            key = _scalar(key_node, f"{lined.name}:{key_node.start_mark.line + 1}")
             if not isinstance(key, (str, int, float, bool)):
                 raise InputError("a key must be a plain word", where=where)
             # YAML 1.1 reads NO and ON as booleans; as keys they are words.
@@ -112,7 +118,7 @@ def _build(node: yaml.Node, loc: Loc, lined: LinedYaml, faults: list[InputError]
         return [
             _build(item, (*loc, number), lined, faults) for number, item in enumerate(node.value)
         ]
-    value = _scalar(node)
+    value = _scalar(node, where)
     return expand_variables(value, lined.unset) if isinstance(value, str) else value
 
 
@@ -126,14 +132,15 @@ def _note_duplicates(node: yaml.MappingNode, lined: LinedYaml, faults: list[Inpu
         seen.add(name)
 
 
-def _scalar(node: yaml.Node) -> Any:
+def _scalar(node: yaml.Node, where: str) -> Any:
     loader = yaml.SafeLoader("")
     try:
         value = loader.construct_object(node, deep=True)  # type: ignore[no-untyped-call]
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        # What looks like a date or a number (2026-13-45, 0b2) and is none is a ValueError.
+        reason = getattr(error, "problem", None) or "it is neither a number, a date nor a word"
         raise InputError(
-            f"this value cannot be used: {getattr(error, 'problem', 'unknown tag')}",
-            where=f"line {node.start_mark.line + 1}",
+            f"this value cannot be used: {reason}", where, "Put it in quotes if it is text."
         ) from None
     finally:
         loader.dispose()  # type: ignore[no-untyped-call]
@@ -156,6 +163,11 @@ def expand_variables(text: str, unset: set[str]) -> str:
     return _VARIABLE.sub(value, text)
 
 
+def is_index(part: str) -> bool:
+    """Returns whether a part of a dotted path is the number of a list's item."""
+    return part.isascii() and part.isdecimal() and len(part) < 10
+
+
 def _override(lined: LinedYaml, text: str) -> None:
     key, equals, raw = text.partition("=")
     keys = key.strip().split(".")
@@ -164,10 +176,13 @@ def _override(lined: LinedYaml, text: str) -> None:
         raise InputError(f"{text!r} is not key=value", where="--set", mend="Write --set a.b=value.")
     try:
         node = yaml.compose(raw, Loader=yaml.SafeLoader)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         raise InputError("the value is not valid YAML", where=where) from None
-    scratch = LinedYaml({}, lined.name)
-    value = None if node is None else _build(node, (), scratch, [])
+    scratch = LinedYaml({}, where)
+    faults: list[InputError] = []
+    value = None if node is None else _build(node, (), scratch, faults)
+    if faults:
+        raise InputError.many(faults)
     lined.unset |= scratch.unset
     content: Any = lined.content
     # The keys of search.space are dotted paths themselves.
@@ -175,7 +190,7 @@ def _override(lined: LinedYaml, text: str) -> None:
         keys = ["search", "space", ".".join(keys[2:])]
     loc: Loc = ()
     for part in keys[:-1]:
-        step: str | int = int(part) if isinstance(content, list) and part.isdigit() else part
+        step: str | int = int(part) if isinstance(content, list) and is_index(part) else part
         loc = (*loc, step)
         if isinstance(content, list) and isinstance(step, int) and step < len(content):
             content = content[step]
@@ -187,7 +202,7 @@ def _override(lined: LinedYaml, text: str) -> None:
         content = content[part]
     if isinstance(content, dict):
         content[keys[-1]] = value
-    elif isinstance(content, list) and keys[-1].isdigit() and int(keys[-1]) < len(content):
+    elif isinstance(content, list) and is_index(keys[-1]) and int(keys[-1]) < len(content):
         content[int(keys[-1])] = value
     else:
         raise InputError("there is no such item in the list", where=where)

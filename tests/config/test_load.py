@@ -254,3 +254,48 @@ def test_every_field_of_the_grid_can_be_named_by_its_path():
                  "gold.validation.part"):  # fmt: skip
         assert field_fault(path, GridConfig) is None
     assert field_fault("model.encoder.x", GridConfig) == "'model.encoder' has no field 'x'"
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("annotation={floor: 1, floor: 2}", "the key 'floor' is given twice"),
+        ("search.space={corpus: [null]}", "there is no corpus"),
+        ("search.space={annotation.ceiling: {range: [1, .inf]}}", "must be finite"),
+        ("search.space={annotation.ceiling: {range: [1, 2, 1e-300]}}", "too many for one axis"),
+        ("search.space={text.min_words: [50], text.max_words: [20]}", "do not go together"),
+        ("annotation.ceiling=" + "9" * 400, "must be a number above 0"),
+        ("annotation.ceiling={NAME: " + "9" * 400 + "}", "the ceiling of NAME must be a number"),
+        ("dictionaries.NAME.\u00b2={path: a.csv}", "no such item in the list"),
+        ("training.seed=99999999999999999999", "'seed' in 'training'"),
+        ("corpus.sample=99999999999999999999", "'sample' in 'corpus'"),
+        ("model.head_hidden=99999999999", "'head_hidden' in 'model'"),
+        ("evaluation.resamples=99999999999", "'resamples' in 'evaluation'"),
+        ("corpus.path=''", "it is empty"),
+        ("output=''", "it is empty"),
+        ('output="a\\0b"', "a character that no path can have"),
+        ('output="a\\ud800b"', "a character that no path can have"),
+        ("ray.address=nonsense", "'address' in 'ray'"),
+        ("text.lowercase=2026-13-45", "this value cannot be used"),
+        ("text.lowercase=!!int x", "this value cannot be used"),
+        ("text={<<: x}", "<< merges something that is no mapping"),
+        ("text=" + "[" * 5000 + "]" * 5000, "valid YAML"),
+        ("training.source=gold", "needs gold.train"),
+    ],
+)
+def test_a_hostile_value_is_one_clear_fault(write, override: str, said: str):
+    (line, *others) = faults(write(GRID), override)
+    assert said in line, line
+    assert len(line) < 400 and len(others) <= 1
+
+
+def test_a_grid_of_thousands_of_levels_is_refused(write):
+    (line,) = faults(write("name: " + "[" * 5000 + "]" * 5000))
+    assert "nested too deeply" in line
+
+
+def test_a_test_set_that_is_the_validation_set_is_said(write):
+    grid = load_grid(write(GRID.replace("test.jsonl", "dev.jsonl")))
+    assert any("test is the validation set itself" in warning for warning in grid.warnings)
+    parts = GRID.replace("test.jsonl,", "dev.jsonl, part: [2, 2],")
+    assert not load_grid(write(parts)).warnings
