@@ -6,10 +6,15 @@ Exit codes: 0 fine, 1 failed, 2 the input is wrong, 130 interrupted.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
@@ -17,6 +22,7 @@ import click
 from deidsearch import __version__
 from deidsearch.errors import DeidsearchError
 
+_INTERRUPTED = "Interrupted. Run the same command again to go on."
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -83,15 +89,13 @@ def run(grid: Path, overrides: tuple[str, ...], as_json: bool, fresh: bool, yes:
     """Run the whole sweep of GRID, or go on where it stopped."""
     from deidsearch.config.load import load_grid
     from deidsearch.console import RunConsole, show_best
-    from deidsearch.pipeline.run import remove_output, run_grid
+    from deidsearch.pipeline.run import run_grid
 
     loaded = load_grid(grid, overrides)
-    if fresh and loaded.output.exists():
-        if not yes:
-            click.confirm(f"Remove all that lies in {loaded.output}?", abort=True, err=True)
-        remove_output(loaded)
+    if fresh and not yes and loaded.output.exists():
+        click.confirm(f"Remove what the sweep made in {loaded.output}?", abort=True, err=True)
     with RunConsole() as console:
-        outcome = run_grid(loaded, console, console)
+        outcome = run_grid(loaded, console, console, fresh=fresh)
     show_best(outcome.best, as_json, report_path=outcome.report, num_failed=outcome.failed)
     if outcome.failed:
         sys.exit(1)
@@ -214,10 +218,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # All that is written is its owner's alone, what libraries write when they like (DuckDB's log
     # of changes, MLflow's artifacts) too.
     os.umask(0o077)
+    _end_like_ctrl_c()
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that knows ASCII alone gets escapes, not a crash.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         cli.main(args=arguments, prog_name="deidsearch", standalone_mode=False)
-    except click.exceptions.Abort:
-        click.echo("Stopped; nothing was changed.", err=True)
+    except click.exceptions.Abort as stop:
+        if isinstance(stop.__cause__, KeyboardInterrupt):
+            click.echo(_INTERRUPTED, err=True)
+        else:  # a question was answered with no
+            click.echo("Stopped; nothing was changed.", err=True)
         sys.exit(130)
     except click.ClickException as error:
         error.show()
@@ -228,15 +240,43 @@ def main(arguments: Sequence[str] | None = None) -> None:
         click.echo(f"Error: {error}", err=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        click.echo("Interrupted. Run the same command again to go on.", err=True)
+        click.echo(_INTERRUPTED, err=True)
         sys.exit(130)
     except BrokenPipeError:
         # The reader of our output went away (deidsearch status | head).
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            _show_crash(error)
+        else:
+            click.echo(f"Error: {error.strerror.lower()}: make space and run it again.", err=True)
+            _forget_stdout()
+        sys.exit(1)
     except Exception as error:
         _show_crash(error)
         sys.exit(1)
+
+
+def _end_like_ctrl_c() -> None:
+    """Lets a SIGTERM or a closed terminal stop a command as cleanly as a Ctrl-C.
+
+    Python's own way is to die on the spot, which leaves half-written files with note text.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # nohup ignores SIGHUP, and that stays so.
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, interrupt)
+
+
+def _forget_stdout() -> None:
+    """Keeps Python from failing once more when it flushes stdout at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_crash(error: Exception) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from deidsearch.errors import InputError
+
 _CHUNK = 1 << 20
 
 
@@ -33,6 +35,34 @@ def private_dir(path: Path | str) -> Path:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
     return path
+
+
+def require_writable(path: Path | str, where: str | None = None) -> None:
+    """Returns where a file or folder of this name can be made: tried before the work, not after.
+
+    Args:
+        path: what will be written; it need not exist, nor its folder.
+        where: field or option that names it; default: the path itself.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    folder = Path(path).absolute()
+    try:
+        while not folder.is_dir():
+            if folder != Path(path).absolute() and folder.exists():
+                raise NotADirectoryError(0, f"{folder.name!r} is a file, not a folder")
+            # A name that is too long for the disk is told now; a missing one is fine.
+            with contextlib.suppress(FileNotFoundError):
+                folder.lstat()
+            folder = folder.parent
+        # Rights say little (root, read-only disks): what counts is whether it works.
+        os.rmdir(tempfile.mkdtemp(prefix=".deidsearch-", dir=folder))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "no path"
+        raise InputError(
+            f"{path} cannot be written ({reason})", where, "Name another place."
+        ) from None
 
 
 @contextlib.contextmanager

@@ -79,7 +79,9 @@ class WordList(Section):
 class Corpus(Section):
     """The unannotated text (METHOD §3)."""
 
-    path: PathText | tuple[PathText, ...] = Field(description="file, folder or glob pattern; or several")
+    path: PathText | tuple[PathText, ...] = Field(
+        description="file, folder or glob pattern; or several"
+    )
     text: str | None = Field(None, description="column of the text; default 'text'")
     id: str | None = Field(None, description="column of the document's id; default 'id'")
     unit: Literal["document", "sentence"] = Field(
@@ -212,9 +214,7 @@ class Model(Section):
     context_window: Literal[0] = Field(0, description="words around a sentence")
     freeze_embeddings: bool = Field(False, description="word embeddings are not trained")
     freeze_layers: int = Field(0, ge=0, description="lowest encoder layers that are not trained")
-    head_hidden: int = Field(
-        150, ge=1, le=16384, description="width of the head's hidden layers"
-    )
+    head_hidden: int = Field(150, ge=1, le=16384, description="width of the head's hidden layers")
     width_embedding: int = Field(
         150, ge=1, le=16384, description="size of the span-width embedding"
     )
@@ -230,9 +230,7 @@ class Training(Section):
         "dictionary", description="labels by dictionary, or human ones (the upper bound)"
     )
     upper_bound: bool = Field(True, description="add a gold-trained cell where gold.train is given")
-    sentences: Many | None = Field(
-        None, description="available sentences; null takes all"
-    )
+    sentences: Many | None = Field(None, description="available sentences; null takes all")
     epochs: Many = Field(100, description="most epochs")
     patience: Many | None = Field(
         10, description="epochs without a better validation F1 before stopping; null: never"
@@ -273,9 +271,7 @@ class Search(Section):
     )
     trials: Many | None = Field(None, description="trials of optuna")
     time_budget: Positive | None = Field(None, description="seconds after which none is started")
-    max_concurrent: Many | None = Field(
-        None, description="trials at once; null: as many as fit"
-    )
+    max_concurrent: Many | None = Field(None, description="trials at once; null: as many as fit")
 
     @field_validator("metric")
     @classmethod
@@ -295,7 +291,9 @@ class Ray(Section):
         description="local, auto, or ray://host:port",
     )
     cpus_per_trial: Many = Field(2, description="cores of one trial")
-    gpus_per_trial: float = Field(0, ge=0, le=_MANY, description="GPUs of one trial; fractions share one")
+    gpus_per_trial: float = Field(
+        0, ge=0, le=_MANY, description="GPUs of one trial; fractions share one"
+    )
     shard_sentences: Many = Field(
         1_000_000, description="sentences above which matching is shared by actors"
     )

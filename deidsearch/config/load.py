@@ -56,7 +56,11 @@ class Grid:
 
     def resolve(self, path: str) -> Path:
         """Returns a path of the grid, relative ones from the grid's own folder."""
-        return (self.base / Path(path).expanduser()).absolute()
+        try:
+            named = Path(path).expanduser()
+        except RuntimeError:  # ~somebody who is not on this machine
+            named = Path(path)
+        return (self.base / named).absolute()
 
     def place(self, dotted: str) -> str:
         """Returns "grid.yaml:LINE" of a dotted field, or of its nearest parent."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from deidsearch.errors import InputError
-from deidsearch.files import private_dir, write_atomic
+from deidsearch.files import atomic_dir
 from deidsearch.formats.lines import FaultList
 from deidsearch.records import Document, Span
 
@@ -22,25 +22,40 @@ _LONGEST_NAME = 180
 
 
 def write_brat(folder: Path | str, documents: Iterable[Document]) -> int:
-    """Returns the number of documents written, two files each.
+    """Returns the number of documents written, two files each; the folder appears once it is whole.
 
     A file's name is the document's id with what file systems refuse percent-encoded.
+
+    Raises:
+        InputError: two documents have one id; nothing is written.
     """
-    folder = private_dir(Path(folder))
     count = 0
-    for document in documents:
-        name = _file_name(document.id)
-        lines = []
-        for number, span in enumerate(document.spans, 1):
-            fragments = _fragments(document.text, span)
-            places = ";".join(f"{start} {end}" for start, end in fragments)
-            shown = " ".join(document.text[start:end] for start, end in fragments)
-            label = "_".join(span.label.split())
-            lines.append(f"T{number}\t{label} {places}\t{shown}\n")
-        write_atomic(folder / f"{name}.txt", document.text)
-        write_atomic(folder / f"{name}.ann", "".join(lines))
-        count += 1
+    with atomic_dir(folder) as temporary:
+        for document in documents:
+            name = _file_name(document.id)
+            if (temporary / f"{name}.txt").exists():
+                # The id may name a patient, so it is not repeated.
+                raise InputError(
+                    "two documents have the same id",
+                    f"documents up to number {count + 1}",
+                    "Give each its own id.",
+                )
+            # newline: the text's own line ends stay.
+            with open(temporary / f"{name}.txt", "x", encoding="utf-8", newline="") as out:
+                out.write(document.text)
+            with open(temporary / f"{name}.ann", "x", encoding="utf-8", newline="") as out:
+                out.writelines(_lines(document))
+            count += 1
     return count
+
+
+def _lines(document: Document) -> Iterator[str]:
+    for number, span in enumerate(document.spans, 1):
+        fragments = _fragments(document.text, span)
+        places = ";".join(f"{start} {end}" for start, end in fragments)
+        shown = " ".join(document.text[start:end] for start, end in fragments)
+        label = "_".join(span.label.split())
+        yield f"T{number}\t{label} {places}\t{shown}\n"
 
 
 def read_brat(folder: Path | str) -> Iterator[Document]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from deidsearch.config.load import Grid
 from deidsearch.errors import DeidsearchError, InputError
+from deidsearch.files import require_writable
 from deidsearch.pipeline.columns import column_faults
 from deidsearch.pipeline.devices import available_cpus, available_gpus
 from deidsearch.pipeline.inputs import data_paths, missing_files
@@ -44,6 +45,10 @@ def check_grid(grid: Grid) -> dict[str, Any]:
     try:
         if grid.output.exists():
             done, trainings, is_exact = _so_far(grid, open_workspace(grid, make=False))
+    except InputError as error:
+        faults.append(error)
+    try:
+        require_writable(grid.output, grid.place("output"))
     except InputError as error:
         faults.append(error)
     if faults:

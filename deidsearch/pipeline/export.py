@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from deidsearch.annotate.ratios import count_occurrences, sentence_ratios
 from deidsearch.annotate.training_sets import training_set
 from deidsearch.config.load import Grid
 from deidsearch.errors import InputError, did_you_mean
+from deidsearch.files import require_writable
 from deidsearch.formats.brat import write_brat
 from deidsearch.formats.conll import write_conll
 from deidsearch.formats.jsonl import write_jsonl
@@ -50,6 +52,8 @@ def parse_ceiling(text: str, types: tuple[str, ...]) -> float | dict[str, float]
         ceilings = {}
         for part in text.split(","):
             name, _, raw = part.partition("=")
+            if name.strip() in ceilings:
+                raise InputError(f"{name.strip()!r} is given twice", where, "Give it once.")
             if name.strip() not in types:
                 raise InputError(
                     f"{name.strip()!r} is no type", where, did_you_mean(name.strip(), types)
@@ -91,6 +95,7 @@ def annotate_corpus(
         raise InputError.many(faults)
     if out.exists():
         raise InputError("this exists already", str(out), "Choose another name.")
+    require_writable(out, "--out")
     config = next((c.config for c in grid.cells if not c.upper_bound), None)
     if config is None or config.corpus is None or not config.dictionaries:
         raise InputError("the grid has no dictionaries or no corpus", grid.path.name)
@@ -141,6 +146,7 @@ def _records(
     """Yields each sentence with its mentions; its id is the document's with its place in it."""
     tokens = sentences.tokens
     bounds = np.searchsorted(spans.sentence, np.arange(len(rows) + 1))
+    seen: collections.Counter[int] = collections.Counter()
     for start in range(0, len(rows), _BATCH):
         batch = rows[start : start + _BATCH]
         for offset, row in enumerate(texts(database, digest, batch).to_pylist()):
@@ -154,6 +160,10 @@ def _records(
                 for i in mine
             ]
             identity = f"{row['document']}:{row['start_char']}-{row['end_char']}"
+            # A corpus may give two documents one id; what is written has each id once.
+            seen[hash(identity)] += 1
+            if seen[hash(identity)] > 1:
+                identity += f"#{seen[hash(identity)]}"
             found = tuple(
                 Span(begin[run.start_token], end[run.end_token - 1], run.label) for run in runs
             )

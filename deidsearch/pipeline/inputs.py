@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import glob
+import os
+import stat
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from deidsearch.config.grid import Annotation, GoldSet, GridConfig
@@ -51,19 +55,37 @@ def missing_files(grid: Grid) -> tuple[list[InputError], list[str]]:
             if "${" in written:
                 warnings.append(f"{where}: not verified, a variable in {written!r} has no value.")
                 continue
-            path = grid.resolve(written)
-            if any(sign in written for sign in "*?["):
-                if not any(path.parent.glob(path.name)):
-                    faults.append(InputError(f"no file matches {written!r}", where))
-            elif not path.exists():
-                faults.append(
-                    InputError(
-                        f"there is no file {written!r}",
-                        where,
-                        f"Looked in {path.parent}; paths start from the grid's folder.",
-                    )
-                )
+            fault = _path_fault(grid.resolve(written), written, field == "corpus.path")
+            if fault is not None:
+                faults.append(InputError(fault.what, where, fault.mend))
     return faults, warnings
+
+
+def _path_fault(path: Path, written: str, is_corpus: bool) -> InputError | None:
+    """Returns why a data file cannot be read, or None."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if is_corpus and any(sign in written for sign in "*?["):
+            if next(glob.iglob(str(path), recursive=True), None) is not None:
+                return None
+            return InputError(f"no file matches {written!r}")
+        return InputError(
+            f"there is no file {written!r}",
+            mend=f"Looked in {path.parent}; paths start from the grid's folder.",
+        )
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        return InputError(f"{written[:200]!r} cannot be looked at ({reason})")
+    if stat.S_ISDIR(mode):
+        return None if is_corpus else InputError(f"{written!r} is a folder", mend="Name a file.")
+    if not stat.S_ISREG(mode):
+        return InputError(
+            f"{written!r} is no regular file", mend="It is read more than once: save it first."
+        )
+    if not os.access(path, os.R_OK):
+        return InputError(f"{written!r} may not be read", mend="Ask for the right to read it.")
+    return None
 
 
 def require_variables(grid: Grid) -> None:

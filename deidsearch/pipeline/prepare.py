@@ -30,7 +30,13 @@ from deidsearch.pipeline.inputs import (
 )
 from deidsearch.pipeline.workspace import Workspace
 from deidsearch.progress import Console
-from deidsearch.store.corpus import CorpusInfo, StoredSentences, load_corpus, load_sentences
+from deidsearch.store.corpus import (
+    CorpusInfo,
+    StoredSentences,
+    load_corpus,
+    load_sentences,
+    unreadable_rows,
+)
 from deidsearch.store.database import Database
 from deidsearch.store.dictionaries import (
     Dictionary,
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
 
 # Raise it when a step's outcome changes for equal inputs: the digests of all steps hang on it.
 PIPELINE_VERSION = 1
+_SHOWN_ROWS = 5  # of those that could not be read
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,9 +227,11 @@ class Preparation:
         )
         if info.num_unreadable:
             self.console.warn(
-                f"{info.num_unreadable:,} rows of the corpus could not be read and were left out; "
-                "table unreadable_rows in store.duckdb lists them"
+                f"{info.num_unreadable:,} rows of the corpus could not be read and were left out "
+                "(all are in the table unreadable_rows of store.duckdb):"
             )
+            for file, line, reason in unreadable_rows(self.database, info.digest, _SHOWN_ROWS):
+                self.console.warn(f"{file}, line {line}: {reason}")
         if not info.num_sentences:
             raise InputError(
                 "no sentence of the corpus is left",

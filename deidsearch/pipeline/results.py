@@ -46,9 +46,9 @@ def load_plan(workspace: Workspace) -> tuple[list[PlannedCell], dict[str, dict[s
     """Returns the planned cells and, by cell key, ``axes`` and ``upper_bound``; empty before."""
     try:
         rows = read_json(workspace.plan)["cells"]
-    except (FileNotFoundError, ValueError):
-        return [], {}
-    cells = [PlannedCell(row["key"], row["training"], row["settings"]) for row in rows]
+        cells = [PlannedCell(row["key"], row["training"], row["settings"]) for row in rows]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return [], {}  # absent or damaged: the next run writes it anew
     marks = {row["key"]: {"axes": row["axes"], "upper_bound": row["upper_bound"]} for row in rows}
     return cells, marks
 

@@ -17,7 +17,7 @@ from deidsearch.errors import InputError, RunError
 from deidsearch.evaluate.bootstrap import save_counts
 from deidsearch.evaluate.choice import choose
 from deidsearch.evaluate.summary import Evaluation, evaluate
-from deidsearch.files import atomic_dir, private_dir, write_atomic, write_json
+from deidsearch.files import atomic_dir, private_dir, require_writable, write_atomic, write_json
 from deidsearch.pipeline.check import disk_needed
 from deidsearch.pipeline.columns import column_faults
 from deidsearch.pipeline.inputs import missing_files, require_variables
@@ -30,7 +30,7 @@ from deidsearch.pipeline.results import (
     save_plan,
     write_sweep_report,
 )
-from deidsearch.pipeline.workspace import Workspace, open_workspace, remove_output
+from deidsearch.pipeline.workspace import Workspace, open_workspace
 from deidsearch.progress import Console
 from deidsearch.search.driver import driver_lock, require_space
 from deidsearch.search.progress import Reporter
@@ -53,8 +53,6 @@ from deidsearch.track.tracker import Tracker
 from deidsearch.train.encoder import architecture_modules, describe_encoder
 from deidsearch.train.hub import require_encoder
 
-__all__ = ["Outcome", "remove_output", "run_grid"]
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -65,8 +63,16 @@ class Outcome:
     failed: int
 
 
-def run_grid(grid: Grid, console: Console, reporter: Reporter | None = None) -> Outcome:
+def run_grid(
+    grid: Grid, console: Console, reporter: Reporter | None = None, *, fresh: bool = False
+) -> Outcome:
     """Returns the outcome after every pending cell of the grid has been run.
+
+    Args:
+        grid: the grid.
+        console: told of the steps.
+        reporter: told of the trainings as they go on.
+        fresh: start over; what the sweep has made is removed once all checks have passed.
 
     Raises:
         InputError: the grid, its files or its output folder are wrong; nothing was written.
@@ -75,7 +81,7 @@ def run_grid(grid: Grid, console: Console, reporter: Reporter | None = None) -> 
     """
     require_variables(grid)
     faults, _ = missing_files(grid)
-    if not (grid.output / "plan.json").exists():
+    if fresh or not (grid.output / "plan.json").exists():
         # Before the first step, so that nothing is half done when the last file is found wrong.
         faults += column_faults(grid)
     faults += encoder_faults(grid)
@@ -84,7 +90,10 @@ def run_grid(grid: Grid, console: Console, reporter: Reporter | None = None) -> 
     for warning in grid.warnings:
         console.warn(warning)
     workspace = open_workspace(grid)
+    require_writable(workspace.root, grid.place("output"))
     with driver_lock(workspace.root):
+        if fresh:
+            workspace.remove_made()
         workspace.empty_temporary()
         try:
             return _run_locked(grid, workspace, console, reporter)

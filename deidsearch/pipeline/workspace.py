@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,13 @@ from deidsearch.config.load import Grid
 from deidsearch.errors import InputError
 from deidsearch.files import private_dir, read_json, write_json
 
-# What a sweep makes in its output; --fresh removes these and nothing else.
+_FOLDERS = (
+    "cache", "mlflow", "mlflow-artifacts", "models", "report", "tmp", "trainings", "trials",
+)  # fmt: skip
+# What a sweep makes in its output; --fresh removes these and nothing else. The mark of whose
+# folder it is and the lock that its driver holds stay.
 _MADE = (
-    "cache", "mlflow-artifacts", "models", "report", "tmp", "trainings", "trials",
-    "grid.resolved.yaml", "mlflow.db", "plan.json", "store.duckdb", "store.duckdb.wal",
-    "sweep.json", "driver.lock", "mlflow",
+    *_FOLDERS, "grid.resolved.yaml", "mlflow.db", "plan.json", "store.duckdb", "store.duckdb.wal",
 )  # fmt: skip
 
 
@@ -59,6 +62,15 @@ class Workspace:
         shutil.rmtree(self.temporary, ignore_errors=True)
         private_dir(self.temporary)
 
+    def remove_made(self) -> None:
+        """Removes what the sweep made here, and nothing else; its driver's lock must be held."""
+        for name in _MADE:
+            path = self.root / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
 
 def open_workspace(grid: Grid, make: bool = True) -> Workspace:
     """Returns the workspace of a grid, made where there is none.
@@ -74,7 +86,13 @@ def open_workspace(grid: Grid, make: bool = True) -> Workspace:
     where = grid.place("output")
     marker = root / "sweep.json"
     if marker.is_file():
-        owner = read_json(marker).get("name")
+        owner = _owner(marker)
+        if owner is None:
+            raise InputError(
+                "the file that says whose sweep this is, is damaged",
+                str(marker),
+                f"If it is this grid's, write into it: {json.dumps({'name': grid.config.name})}",
+            )
         if owner != grid.config.name:
             raise InputError(
                 f"the output folder {root} belongs to the sweep {owner!r}, "
@@ -82,6 +100,9 @@ def open_workspace(grid: Grid, make: bool = True) -> Workspace:
                 where,
                 "Name another folder under 'output', or give the grid its old name.",
             )
+        for name in _FOLDERS:
+            if (root / name).exists() and not (root / name).is_dir():
+                raise InputError("this must be a folder", str(root / name), "Move it away.")
         return Workspace(root)
     if root.is_file() or (root.is_dir() and any(root.iterdir())):
         raise InputError(
@@ -103,12 +124,11 @@ def open_workspace(grid: Grid, make: bool = True) -> Workspace:
     return Workspace(root)
 
 
-def remove_output(grid: Grid) -> None:
-    """Removes what the grid's sweep made in its output folder, and nothing else."""
-    workspace = open_workspace(grid)
-    for name in _MADE:
-        path = workspace.root / name
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+def _owner(marker: Path) -> str | None:
+    """Returns the name of the sweep that a folder belongs to, or None where it can't be read."""
+    try:
+        content = read_json(marker)
+    except ValueError:
+        return None
+    name = content.get("name") if isinstance(content, dict) else None
+    return name if isinstance(name, str) else None

@@ -29,6 +29,7 @@ from deidsearch.store.sentence_tables import (
     load_sentences,
     store_corpus,
     texts,
+    unreadable_rows,
 )
 from deidsearch.text.hashing import key_hashes, sentence_hashes, splitmix64
 from deidsearch.text.sentences import LineBreaks, split_sentences, trim
@@ -42,10 +43,11 @@ __all__ = [
     "load_corpus",
     "load_sentences",
     "texts",
+    "unreadable_rows",
 ]
 
 # Raise it when equal input gives other sentences: stored corpora are then made anew.
-CORPUS_VERSION = 1
+CORPUS_VERSION = 2
 # A batch ends at so many characters or documents; what is stored does not depend on it.
 BATCH_CHARACTERS = 4_000_000
 BATCH_DOCUMENTS = 50_000

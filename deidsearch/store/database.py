@@ -168,7 +168,11 @@ class Database:
 
         try:
             return action()
-        except duckdb.Error as error:
+        except (duckdb.Error, RuntimeError) as error:
+            if isinstance(error, duckdb.InterruptException) or "interrupted" in str(error).lower():
+                raise KeyboardInterrupt from None  # a Ctrl-C that DuckDB saw first
+            if not isinstance(error, duckdb.Error):
+                raise
             if isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error):
                 # Disk and memory troubles speak of the machine, never of the text.
                 what = str(error).splitlines()[0]

@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 from deidsearch.errors import InputError
 
 NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"
+# More than any note: a quotation mark that never closes must not swallow a file into memory.
+LONGEST_FIELD = 1 << 24
 # Faults printed in full; the rest are counted.
 SHOWN_FAULTS = 20
 # Stands for a row whose quotation marks can't be read; told apart by identity.
@@ -67,6 +69,7 @@ class DelimitedTable:
         _check_header(name, self.header, sign, is_default_sign)
 
     def _open(self) -> Any:
+        csv.field_size_limit(max(csv.field_size_limit(), LONGEST_FIELD))
         # strict: a quotation mark that is never closed is an error, not one huge entry.
         return csv.reader(io.StringIO(self._text, newline=""), delimiter=self.sign, strict=True)
 

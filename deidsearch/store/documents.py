@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from deidsearch.errors import InputError, did_you_mean
 from deidsearch.formats.lines import json_kind, open_bytes, without_surrogates
+from deidsearch.store.delimited import LONGEST_FIELD
 
 # Told of a row that can't be read: file, line (0: the whole file), reason.
 Unreadable = Callable[[str, int, str], None]
@@ -38,8 +39,7 @@ _ENDINGS = {
 }
 # Half a surrogate pair: no decoder makes one, so it marks bytes that are not of the encoding.
 _MARK = "\udcff"
-# More than any note: a quotation mark that never closes must not swallow a corpus into memory.
-_LONGEST_FIELD = 1 << 24
+_NOT_TEXT = "bytes that are not"
 _DAMAGED = (EOFError, zlib.error, OSError)
 
 
@@ -109,21 +109,66 @@ def read_documents(source: CorpusSource, unreadable: Unreadable) -> Iterator[tup
         unreadable: told of each row that is left out.
 
     Raises:
-        InputError: a file lacks the column, or the encoding is not known or evidently wrong.
+        InputError: a file lacks the column, is damaged, or its encoding is not known or evidently
+            wrong.
     """
+    tally = _Tally(unreadable)
     for name, file in source_files(source):
         kind = _kind(file)
         encoding = _encoding(source, name)
         _refuse_disguised_utf8(file, name, encoding)
         if kind == "parquet":
-            rows = _read_parquet(source, name, file, unreadable)
+            rows = _read_parquet(source, name, file, tally.add)
         elif kind == "jsonl":
-            rows = _read_jsonl(source, name, file, encoding, unreadable)
+            rows = _read_jsonl(source, name, file, encoding, tally.add)
         elif kind == "txt":
-            rows = _read_text(source, name, file, encoding, unreadable)
+            rows = _read_text(source, name, file, encoding, tally.add)
         else:
-            rows = _read_delimited(source, name, file, encoding, kind == "tsv", unreadable)
-        yield from rows
+            rows = _read_delimited(source, name, file, encoding, kind == "tsv", tally.add)
+        for identity, text in rows:
+            tally.num_beyond_ascii += not text.isascii()
+            yield identity, text
+        if not (kind == "txt" and source.unit == "document"):  # there the folder is the table
+            tally.check(encoding)
+            tally = _Tally(unreadable)
+    tally.check(_encoding(source, ""))
+
+
+class _Tally:
+    """Tells a wrong encoding from a few broken rows.
+
+    In a file of another encoding every row with an accented letter fails, and the rows that are
+    left are a biased half of it; in a broken one most of such rows are fine.
+    """
+
+    def __init__(self, unreadable: Unreadable) -> None:
+        self.num_beyond_ascii = 0  # rows that were read
+        self.num_undecodable = 0
+        self._unreadable = unreadable
+        self._first = ""
+
+    def add(self, file: str, line: int, reason: str) -> None:
+        if reason.startswith(_NOT_TEXT):
+            self._first = self._first or (f"{file}, line {line}" if line else file)
+            self.num_undecodable += 1
+        self._unreadable(file, line, reason)
+
+    def check(self, encoding: str) -> None:
+        if self.num_undecodable > self.num_beyond_ascii:
+            shown = "UTF-8" if encoding == "utf-8-sig" else encoding
+            raise InputError(
+                f"the text is not {shown} (this and {self.num_undecodable - 1:,} other rows)",
+                self._first,
+                "Set corpus.encoding to what it was saved in, for example latin-1 or cp1252.",
+            )
+
+
+def _damaged(name: str, line: int) -> InputError:
+    return InputError(
+        "the compressed data end early or are damaged",
+        f"{name}, line {line}" if line else name,
+        "Copy or pack the file anew.",
+    )
 
 
 def _kind(file: Path) -> str | None:
@@ -134,7 +179,7 @@ def _kind(file: Path) -> str | None:
 def _encoding(source: CorpusSource, name: str) -> str:
     try:
         codec = codecs.lookup(source.encoding or "utf-8").name
-    except LookupError:
+    except (LookupError, ValueError):
         what = f"there is no encoding {source.encoding!r}"
         raise InputError(what, name, "Take for example utf-8 or latin-1.") from None
     # A byte order mark before the first character of a file is not text.
@@ -147,7 +192,7 @@ def _refuse_disguised_utf8(file: Path, name: str, encoding: str) -> None:
     Raises:
         InputError: says so; nothing has been stored yet.
     """
-    if encoding.startswith("utf") or _kind(file) == "parquet":
+    if encoding.startswith(("utf-8", "utf-7")) or _kind(file) == "parquet":
         return
     with closing(open_bytes(file)) as raw:
         try:
@@ -158,7 +203,9 @@ def _refuse_disguised_utf8(file: Path, name: str, encoding: str) -> None:
         text = codecs.getincrementaldecoder("utf-8")().decode(start)
     except UnicodeDecodeError:
         return
-    if not text.isascii():
+    # Bytes of UTF-16 and UTF-32 make nonsense of any text, and theirs hold zeros.
+    is_wide = encoding.startswith(("utf-16", "utf-32"))
+    if ("\0" not in text) if is_wide else not text.isascii():
         what = f"it is UTF-8; read as {encoding} its letters would be garbled"
         raise InputError(what, name, "Take corpus.encoding out.")
 
@@ -170,7 +217,7 @@ def _open_text(file: Path, encoding: str, newline: str | None) -> io.TextIOWrapp
 
 def _not_text(encoding: str) -> str:
     shown = "UTF-8" if encoding == "utf-8-sig" else encoding
-    return f"bytes that are not {shown} (set corpus.encoding)"
+    return f"{_NOT_TEXT} {shown}"
 
 
 def _columns(source: CorpusSource, name: str, header: list[str]) -> tuple[int, int | None]:
@@ -201,7 +248,7 @@ column of the text: {', '.join(header)}."
 def _read_delimited(
     source: CorpusSource, name: str, file: Path, encoding: str, is_tsv: bool, unreadable: Unreadable
 ) -> Iterator[tuple[str, str]]:
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_FIELD))
     separator = source.separator or ("\t" if is_tsv else ",")
     if len(separator) != 1:
         separator = {"tab": "\t", "\\t": "\t"}.get(separator.lower(), separator)
@@ -241,7 +288,7 @@ def _read_delimited(
         except csv.Error as error:
             unreadable(name, line, _csv_reason(error))
         except _DAMAGED:
-            unreadable(name, line, "the compressed data end early or are damaged")
+            raise _damaged(name, line) from None
 
 
 def _csv_reason(error: csv.Error) -> str:
@@ -268,7 +315,7 @@ def _read_jsonl(
                 else:
                     yield found
         except _DAMAGED:
-            unreadable(name, number + 1, "the compressed data end early or are damaged")
+            raise _damaged(name, number + 1) from None
 
 
 def _json_document(
@@ -308,8 +355,7 @@ def _read_text(
             try:
                 text = whole.read()
             except _DAMAGED:
-                unreadable(name, 0, "the compressed data end early or are damaged")
-                return
+                raise _damaged(name, 0) from None
         if _MARK in text:
             unreadable(name, 0, _not_text(encoding))
         else:
@@ -323,7 +369,7 @@ def _read_text(
                 elif not line.isspace():
                     yield f"{name}:{number}", line.rstrip("\n")
         except _DAMAGED:
-            unreadable(name, number + 1, "the compressed data end early or are damaged")
+            raise _damaged(name, number + 1) from None
 
 
 def _read_parquet(
@@ -338,8 +384,8 @@ def _read_parquet(
         else:
             parquet = pq.ParquetFile(file)
     except (pa.ArrowException, *_DAMAGED):
-        unreadable(name, 0, "not a whole Parquet file")
-        return
+        what = "it is not a whole Parquet file"
+        raise InputError(what, name, "Copy or write it anew.") from None
     row = 0
     with parquet:
         header = parquet.schema_arrow.names
@@ -352,16 +398,31 @@ def _read_parquet(
         wanted = [header[text]] + ([header[identity]] if identity is not None else [])
         try:
             for batch in parquet.iter_batches(batch_size=2048, columns=list(dict.fromkeys(wanted))):
-                texts = batch.column(header[text]).to_pylist()
+                texts = _values(batch.column(header[text]))
                 own = [None] * len(texts)
                 if identity is not None:
-                    own = batch.column(header[identity]).to_pylist()
+                    own = _values(batch.column(header[identity]))
                 for content, shown in zip(texts, own, strict=True):
                     row += 1
+                    if _MARK in (content or "") or _MARK in str(shown):
+                        unreadable(name, row, _not_text("utf-8-sig"))
+                        continue
                     fallback = f"{name}:{row}"
                     yield fallback if shown in (None, "") else str(shown), content or ""
-        except UnicodeDecodeError:
-            # Writers don't check what they call a string; the batch is lost as a whole.
-            unreadable(name, row + 1, "a batch of rows whose text is not UTF-8")
         except (pa.ArrowException, OSError):
-            unreadable(name, row + 1, "the Parquet file is damaged from here on")
+            what = "the Parquet file is damaged from here on"
+            raise InputError(what, f"{name}, row {row + 1}", "Copy or write it anew.") from None
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Returns a column's values; what is no UTF-8 in a string is marked."""
+    try:
+        return cast(list[Any], column.to_pylist())
+    except UnicodeDecodeError:  # writers don't check what they call a string
+        if isinstance(column, pa.DictionaryArray):
+            column = column.dictionary_decode()
+        binary = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
+        return [
+            None if raw is None else raw.decode("utf-8", "deidsearch.mark")
+            for raw in column.cast(binary).to_pylist()
+        ]

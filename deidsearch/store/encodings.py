@@ -54,7 +54,7 @@ def read_text(path: Path, encoding: str | None = None) -> str:
     raw = read_bytes(path)
     try:
         codec = codecs.lookup(encoding or "utf-8").name
-    except LookupError:
+    except (LookupError, ValueError):
         raise InputError(
             f"there is no encoding {encoding!r}", path.name, "Take for example utf-8 or latin-1."
         ) from None
@@ -62,7 +62,12 @@ def read_text(path: Path, encoding: str | None = None) -> str:
         if raw.startswith(_UTF16_MARKS):
             raise InputError("it is UTF-16, not UTF-8", path.name, "Set encoding: utf-16.")
         codec = "utf-8-sig"
-    elif not codec.startswith(("utf", "iso2022", "hz")) and _is_utf8_beyond_ascii(raw):
+    elif (
+        # Bytes of UTF-16 and UTF-32 make nonsense of any text, and theirs hold zeros.
+        _is_utf8(raw) and b"\0" not in raw
+        if codec.startswith(("utf-16", "utf-32"))
+        else not codec.startswith(("utf", "iso2022", "hz")) and not raw.isascii() and _is_utf8(raw)
+    ):
         raise InputError(
             f"it is UTF-8; read as {encoding} its letters would be garbled",
             path.name,
@@ -96,9 +101,7 @@ def read_text(path: Path, encoding: str | None = None) -> str:
     return text
 
 
-def _is_utf8_beyond_ascii(raw: bytes) -> bool:
-    if raw.isascii():
-        return False
+def _is_utf8(raw: bytes) -> bool:
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError:

@@ -163,7 +163,7 @@ def scan(output: Path, cells: Iterable[PlannedCell]) -> list[CellState]:
     for cell in cells:
         folder = trial_folder(output, cell.key)
         result = _whole(folder / "result.json")
-        if result is not None and result.get("state", DONE) == DONE:
+        if result is not None and result.get("state") == DONE and result.get("cell") == cell.key:
             states.append(CellState(cell, DONE, None, result))
             continue
         if cell.training not in trainings:

@@ -137,6 +137,16 @@ def find_corpus(db: Database, digest: str) -> CorpusInfo | None:
     return CorpusInfo(digest=row.pop("corpus"), unreadable=json.loads(row.pop("unreadable")), **row)
 
 
+def unreadable_rows(db: Database, digest: str, most: int) -> list[tuple[str, int, str]]:
+    """Returns (file, line, reason) of the first rows of a corpus that could not be read."""
+    rows = db.query(
+        "SELECT file, line, reason FROM unreadable_rows WHERE corpus = ? "
+        "ORDER BY file, line LIMIT ?",
+        [digest, most],
+    ).to_pylist()
+    return [(row["file"], row["line"], row["reason"]) for row in rows]
+
+
 def store_corpus(
     db: Database,
     digest: str,

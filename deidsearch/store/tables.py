@@ -24,6 +24,8 @@ FORMATS = {
 }  # fmt: skip
 DEFAULT_COLUMN = "identifier"
 DEFAULT_COUNT = "count"
+# More than people or houses there are: beyond it a count is a slip, and sums would overflow.
+_LARGEST_COUNT = 1e12
 _NAMED_SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
 
@@ -82,8 +84,10 @@ def read_source(
     faults = Faults(path.name)
     columns = table.read(at, count_at, faults)
     counts = _parse_counts(columns.count, columns.row, faults)
+    text = pa.array(columns.text, pa.string())
+    _add_unprintable(text, columns.row, faults)
     faults.check()
-    return SourceRows(pa.array(columns.text, pa.string()), counts, columns.row)
+    return SourceRows(text, counts, columns.row)
 
 
 def read_word_list(
@@ -151,16 +155,20 @@ def _read_lines(name: str, text: str, column: str | None) -> SourceRows:
                     f"Set separator: {shown_sign(sign)}.",
                 )
     row = np.arange(1, len(lines) + 1, dtype=np.int64)
-    return SourceRows(pa.array(lines, pa.string()), np.full(len(lines), np.nan), row)
+    entries = pa.array(lines, pa.string())
+    faults = Faults(name)
+    _add_unprintable(entries, row, faults)
+    faults.check()
+    return SourceRows(entries, np.full(len(lines), np.nan), row)
 
 
 def _column(
     name: str, header: Sequence[str], column: str | None, default_column: str | None
 ) -> int:
     if column is None:
-        found = _find(header, default_column) if default_column is not None else None
+        found = _find(name, header, default_column) if default_column is not None else None
         return 0 if found is None else found
-    found = _find(header, column)
+    found = _find(name, header, column)
     if found is None:
         raise InputError(_no_column(column, header), name, did_you_mean(column, header))
     return found
@@ -169,7 +177,7 @@ def _column(
 def _count_column(name: str, header: Sequence[str], count: str | None) -> int | None:
     if count is None:
         return None
-    found = _find(header, count)
+    found = _find(name, header, count)
     # The default name stands in every grid: a source without counts is no fault (METHOD §1.3).
     if found is None and count != DEFAULT_COUNT:
         raise InputError(
@@ -185,11 +193,20 @@ def _no_column(column: str, header: Sequence[str]) -> str:
     return f"there is no column {column!r}; the columns are: {names}"
 
 
-def _find(header: Sequence[str], column: str) -> int | None:
-    if column in header:
-        return header.index(column)
-    lowered = [field.lower() for field in header]
-    return lowered.index(column.lower()) if column.lower() in lowered else None
+def _find(name: str, header: Sequence[str], column: str) -> int | None:
+    same: Sequence[str] = header
+    if column not in header:
+        column, same = column.lower(), [field.lower() for field in header]
+    if same.count(column) > 1:
+        raise InputError(f"two columns are called {column!r}", name, "Rename one of them.")
+    return same.index(column) if column in same else None
+
+
+def _add_unprintable(text: pa.StringArray, row: npt.NDArray[np.int64], faults: Faults) -> None:
+    """Adds entries with a zero character, which show a damaged file or a wrong encoding."""
+    bad = pc.match_substring(text, "\0").to_numpy(zero_copy_only=False)
+    for place in np.flatnonzero(bad.astype(bool)):
+        faults.add(int(row[place]), "the entry holds a zero character", "Check the encoding.")
 
 
 def _parse_counts(
@@ -206,9 +223,29 @@ def _parse_counts(
     # Python reads all that the pattern lets through, a plus sign and "5." too; Arrow doesn't.
     values = column.filter(good).to_pylist()
     counts[where] = np.array(values, dtype=np.float64) if values else np.empty(0)
+    for place in _unclear(column, good):
+        faults.add(
+            int(row[place]),
+            "the count may be a thousand written with a point, or a fraction",
+            "Write it without the point (1000), or with other decimals (1.0).",
+        )
     bad = np.flatnonzero(pc.and_not(given, good).to_numpy(zero_copy_only=False))
     _add_bad_counts(counts, bad, row, faults)
     return counts
+
+
+def _unclear(column: pa.StringArray, good: pa.BooleanArray) -> list[int]:
+    """Returns the places of counts like 1.000, where all counts with a point look so.
+
+    Danes and Spaniards part thousands with points. Read as a fraction, a name that a thousand bear
+    would be borne by one.
+    """
+    has_point = pc.and_(good, pc.match_substring(column, "."))
+    in_threes = pc.match_substring_regex(column, r"^[1-9]\d{0,2}\.\d{3}$")
+    if pc.any(pc.and_not(has_point, in_threes)).as_py():
+        return []
+    places = np.flatnonzero(pc.and_(has_point, in_threes).to_numpy(zero_copy_only=False))
+    return [int(place) for place in places]
 
 
 def _add_bad_counts(
@@ -219,7 +256,8 @@ def _add_bad_counts(
 ) -> None:
     faulty = {int(place): "the count is not a number" for place in not_numbers}
     faulty |= {int(place): "the count is negative" for place in np.flatnonzero(counts < 0)}
-    faulty |= {int(place): "the count is infinite" for place in np.flatnonzero(np.isposinf(counts))}
+    too_large = f"the count is above {_LARGEST_COUNT:,.0f}"
+    faulty |= {int(place): too_large for place in np.flatnonzero(counts > _LARGEST_COUNT)}
     for place in sorted(faulty):
         faults.add(
             int(row[place]), faulty[place], "Write it in digits, or leave it empty where unknown."
@@ -238,8 +276,13 @@ def _read_parquet(
             raise InputError("the file has no columns", path.name)
         at = _column(path.name, header, column, default_column)
         count_at = _count_column(path.name, header, count)
-        wanted = list(dict.fromkeys(header[i] for i in (at, count_at) if i is not None))
-        table = file.read(columns=wanted)
+        wanted = [header[i] for i in (at, count_at) if i is not None]
+        for name in wanted:
+            if header.count(name) > 1:
+                raise InputError(
+                    f"two columns are called {name!r}", path.name, "Rename one of them."
+                )
+        table = file.read(columns=list(dict.fromkeys(wanted)))
         texts = table.column(header[at]).combine_chunks()
     except pa.ArrowException:
         raise InputError("it is not a whole Parquet file", path.name) from None
@@ -251,6 +294,7 @@ def _read_parquet(
         ) from None
     row = np.arange(1, len(text) + 1, dtype=np.int64)
     faults = Faults(path.name, "row")
+    _add_unprintable(text, row, faults)
     counts = np.full(len(row), np.nan)
     if count_at is not None:
         values = table.column(header[count_at]).combine_chunks()

@@ -6,11 +6,13 @@ a name of the Hugging Face hub.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import importlib.util
 import inspect
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,9 +109,10 @@ def resolve_encoder(name: str, base: Path | None = None, *, online: bool = False
     """
     if name.startswith(PACKAGE):
         return EncoderRef(name, "package", str(_package_folder(name.removeprefix(PACKAGE))))
-    folder = Path(name).expanduser()
-    folder = folder if folder.is_absolute() else (base or Path.cwd()) / folder
-    if folder.is_dir():
+    with contextlib.suppress(RuntimeError):  # ~somebody who is not on this machine
+        name = str(Path(name).expanduser()) if name.startswith("~") else name
+    folder = (base or Path.cwd()) / name
+    if os.path.isdir(folder):
         return EncoderRef(name, "folder", str(folder.resolve()))
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
         raise InputError(
@@ -130,7 +133,8 @@ def resolve_encoder(name: str, base: Path | None = None, *, online: bool = False
 def _package_folder(name: str) -> Path:
     package, _, inner = name.partition("/")
     # find_spec of a top-level name looks for it without running its code.
-    spec = importlib.util.find_spec(package.replace("-", "_")) if package else None
+    package = package.replace("-", "_")
+    spec = importlib.util.find_spec(package) if package.isidentifier() else None
     if spec is None or not spec.submodule_search_locations:
         raise InputError(
             f"the package {package!r} of the encoder is not installed",

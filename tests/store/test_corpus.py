@@ -13,7 +13,14 @@ import pytest
 
 from deidsearch.errors import InputError
 from deidsearch.store import corpus as corpus_module
-from deidsearch.store.corpus import CorpusSource, corpus_digest, load_corpus, load_sentences, texts
+from deidsearch.store.corpus import (
+    CorpusSource,
+    corpus_digest,
+    load_corpus,
+    load_sentences,
+    texts,
+    unreadable_rows,
+)
 from deidsearch.store.database import Database
 from deidsearch.text.hashing import key_hashes, sentence_hashes
 from deidsearch.text.tokens import fold_vocabulary, tokenise
@@ -198,7 +205,7 @@ def test_unreadable_lines_are_listed_and_the_others_read(tmp_path: Path, db: Dat
         ("notes.jsonl", 3, "the key 'text' is missing"),
         ("notes.jsonl", 4, "'text' is a number, not a string"),
         ("notes.jsonl", 7, "expected a JSON object, got a list"),
-        ("notes.jsonl", 8, "bytes that are not UTF-8 (set corpus.encoding)"),
+        ("notes.jsonl", 8, "bytes that are not UTF-8"),
     ]
     found = texts(db, info.digest, range(2))
     assert sorted(zip(found["document"].to_pylist(), found["text"].to_pylist(), strict=True)) == [
@@ -257,6 +264,8 @@ def test_csv_rows_may_hold_line_breaks_and_bad_ones_are_left_out_whole(
         ({"text": "note", "id": "nr"}, "notes.csv: there is no column 'nr'. Choose from"),
         ({}, "there is no column 'text'. Set corpus.text to the column of the text: key, note."),
         ({"text": "note", "encoding": "klingon"}, "there is no encoding 'klingon'"),
+        ({"text": "note", "encoding": "a\0b"}, "there is no encoding"),
+        ({"text": "note", "encoding": "utf-16-le"}, "it is UTF-8; read as utf-16-le its letters"),
         ({"text": "note", "encoding": "latin-1"}, "it is UTF-8; read as iso8859-1 its letters"),
         ({"text": "note", "separator": ";;"}, "the separator ';;' is not one character"),
     ],
@@ -310,18 +319,51 @@ def test_folders_globs_and_text_files_by_unit(tmp_path: Path, db: Database) -> N
 def test_parquet_is_streamed_and_a_damaged_file_is_told(tmp_path: Path, db: Database) -> None:
     rows = {"id": list(range(5000)), "text": [None, "Anna bor her."] * 2500}
     pq.write_table(pa.table(rows), tmp_path / "a.parquet")
-    (tmp_path / "b.parquet").write_bytes(b"PAR1 nothing")
     info = load_corpus(db, [CorpusSource(str(tmp_path / "*.parquet"))], min_words=1)
-    assert (info.num_documents, info.num_sentences, info.num_unreadable) == (5000, 2500, 1)
-    assert info.unreadable == {"not a whole Parquet file": 1}
+    assert (info.num_documents, info.num_sentences, info.num_unreadable) == (5000, 2500, 0)
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 nothing")
+    with pytest.raises(InputError, match=r"b\.parquet: it is not a whole Parquet file"):
+        load_corpus(db, [CorpusSource(str(tmp_path / "*.parquet"))], min_words=1)
     with pytest.raises(InputError, match=r"the column 'id' holds int64, not text"):
         load_corpus(db, [CorpusSource(tmp_path / "a.parquet", text="id")])
 
 
-def test_a_cut_gzip_file_keeps_its_whole_lines(tmp_path: Path, db: Database) -> None:
-    lines = "".join(json.dumps(record) + "\n" for record in plain(2000))
-    packed = gzip.compress(lines.encode())
-    (tmp_path / "a.jsonl.gz").write_bytes(packed[: len(packed) // 2])
-    info = load_corpus(db, [CorpusSource(tmp_path / "a.jsonl.gz")], min_words=1)
-    assert 0 < info.num_documents < 2000
-    assert info.unreadable == {"the compressed data end early or are damaged": 1}
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.txt.gz"])
+def test_a_cut_gzip_file_is_an_error_and_leaves_nothing(
+    tmp_path: Path, db: Database, name: str
+) -> None:
+    lines = "text\n" if "csv" in name else ""
+    lines += "".join(json.dumps(record) + "\n" for record in plain(2000)).replace('"', "'")
+    if "jsonl" in name:
+        lines = lines.replace("'", '"')
+    packed = gzip.compress(lines.replace(",", "" if "csv" in name else ",").encode())
+    (tmp_path / name).write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(InputError, match=f"{name}.*compressed data end early"):
+        load_corpus(db, [CorpusSource(tmp_path / name)], min_words=1)
+    for table in ("sentences", "vocabulary", "corpora", "unreadable_rows"):
+        assert db.query(f"SELECT count(*) AS n FROM {table}").column("n")[0].as_py() == 0
+
+
+def test_a_corpus_of_another_encoding_is_not_read_by_half(tmp_path: Path, db: Database) -> None:
+    rows = [f"note {number} om Søren" if number % 3 else "plain" for number in range(30)]
+    (tmp_path / "a.csv").write_bytes("\n".join(["text", *rows]).encode("latin-1"))
+    with pytest.raises(InputError) as caught:
+        load_corpus(db, [CorpusSource(tmp_path / "a.csv")], min_words=1)
+    told = str(caught.value)
+    assert told.startswith("a.csv, line 3: the text is not UTF-8 (this and 19 other rows)")
+    assert "corpus.encoding" in told and "Søren" not in told
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for number in range(5):
+        (folder / f"{number}.txt").write_text("Søren bor her. ", "utf-8")
+    (folder / "5.txt").write_bytes("Søren".encode("latin-1"))
+    assert load_corpus(db, [CorpusSource(folder)], min_words=1).num_unreadable == 1
+
+
+def test_one_bad_string_of_a_parquet_file_is_one_row(tmp_path: Path, db: Database) -> None:
+    raw = pa.array([*(f"Åse {n} bor her.".encode() for n in range(50)), b"\xff\xfe"], pa.binary())
+    text = pa.StringArray.from_buffers(len(raw), raw.buffers()[1], raw.buffers()[2])
+    pq.write_table(pa.table({"text": text}), tmp_path / "a.parquet")
+    info = load_corpus(db, [CorpusSource(tmp_path / "a.parquet")], min_words=1)
+    assert (info.num_documents, info.num_unreadable) == (50, 1)
+    assert unreadable_rows(db, info.digest, 3) == [("a.parquet", 51, "bytes that are not UTF-8")]

@@ -229,3 +229,47 @@ def test_any_written_table_reads_back(
     rows = read_source(folder / "a.parquet")
     assert rows.text.to_pylist() == [text for text, _ in cells]
     assert np.array_equal(rows.row, np.arange(1, len(cells) + 1))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("identifier,count\nanna,1.000\nbo,12.345\n", "may be a thousand written with a point"),
+        ("identifier,count\nanna,1e308\nbo,1e308\n", "the count is above 1,000,000,000,000"),
+        ("identifier,identifier,count\nanna,bo,1\n", "two columns are called 'identifier'"),
+        ("identifier,count,Count\nanna,1,2\n", None),
+        ("identifier,COUNT,Count\nanna,1,2\n", "two columns are called 'count'"),
+        ("identifier,count\nan\0na,1\n", "the entry holds a zero character"),
+        ("identifier,count\nanna,1.000\nbo,0.5\n", None),
+        ("identifier,count\nanna,0.125\nbo,0.250\n", None),
+        ("identifier,note\nanna," + "x" * 200_000 + "\n", None),
+    ],
+)
+def test_slips_that_would_be_read_as_something_else(
+    tmp_path: Path, content: str, said: str | None
+) -> None:
+    (tmp_path / "a.csv").write_text(content)
+    if said is None:
+        assert read_source(tmp_path / "a.csv").text.to_pylist()[0] == "anna"
+        return
+    with pytest.raises(InputError) as caught:
+        read_source(tmp_path / "a.csv")
+    assert said in str(caught.value) and "a.csv" in str(caught.value)
+
+
+def test_slips_of_parquet_and_text_files(tmp_path: Path) -> None:
+    table = pa.table([["anna"], ["bo"]], names=["identifier", "identifier"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="two columns are called 'identifier'"):
+        read_source(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"identifier": ["an\0na"]}), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match="b.parquet, row 1: the entry holds a zero"):
+        read_source(tmp_path / "b.parquet")
+    (tmp_path / "c.txt").write_bytes(b"anna\nb\0o\n")
+    with pytest.raises(InputError, match="c.txt, line 2: the entry holds a zero"):
+        read_source(tmp_path / "c.txt")
+    (tmp_path / "d.txt").write_text("Åse\n", "utf-8")
+    with pytest.raises(InputError, match="it is UTF-8"):
+        read_source(tmp_path / "d.txt", encoding="utf-16-le")
+    with pytest.raises(InputError, match="there is no encoding"):
+        read_source(tmp_path / "d.txt", encoding="a\0b")
