@@ -6,6 +6,7 @@ recall's denominator; the reason why one is out of reach is kept beside it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -157,6 +158,9 @@ def read_gold(
     return _assemble(name, tuple(types), sentences, spans, nested, fold_accents, ignored)
 
 
+_LABEL = re.compile(r"[A-Za-z][\w./:-]{0,30}")
+
+
 def _check_labels(labels: Mapping[str, str], types: Sequence[str], file: str) -> None:
     for label, kind in labels.items():
         if kind not in types:
@@ -175,7 +179,9 @@ def _check_types(
         for _, _, label in document.spans:
             if label not in known and label not in seen:
                 seen.add(label)
-                what = f"the label {label!r} is none of the types {', '.join(types)}"
+                # In a damaged file anything may stand where a label should, a name too.
+                shown = f"the label {label!r}" if _LABEL.fullmatch(label) else "a label"
+                what = f"{shown} is none of the types {', '.join(types)}"
                 mend = "Say what it means, or leave it out, with labels: {label: TYPE}."
                 faults.add(InputError(what, f"{file}:{document.line}", mend))
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from pathlib import Path
+
 from deidsearch.config.load import Grid
 from deidsearch.errors import DeidsearchError, InputError
 from deidsearch.pipeline.inputs import (
@@ -9,8 +13,12 @@ from deidsearch.pipeline.inputs import (
     gold_sets,
     identifier_sources,
     load_gold_set,
+    no_mention,
+    path_fault,
     word_lists,
 )
+
+_LOOKED_AT = 200  # records of a corpus: enough to find a wrong column, encoding or separator
 
 
 def column_faults(grid: Grid) -> list[InputError]:
@@ -24,9 +32,9 @@ def column_faults(grid: Grid) -> list[InputError]:
 
     faults: dict[str, InputError] = {}
 
-    def note(error: DeidsearchError) -> None:
-        kept = error if isinstance(error, InputError) else InputError(str(error))
-        faults.setdefault(str(error), kept)
+    def note(error: DeidsearchError, field: str) -> None:
+        if str(error) not in faults:
+            faults[str(error)] = _placed(error, grid.place(field))
 
     seen: set[str] = set()
 
@@ -40,7 +48,8 @@ def column_faults(grid: Grid) -> list[InputError]:
     for cell in grid.cells:
         config = cell.config
         for name, sources in identifier_sources(grid, config).items():
-            for source in sources:
+            for number, source in enumerate(sources):
+                field = f"dictionaries.{name}.{number}.path"
                 if not is_new(name, source) or not source.path.is_file():
                     continue
                 try:
@@ -52,10 +61,10 @@ def column_faults(grid: Grid) -> list[InputError]:
                         separator=source.separator,
                     )
                     if not len(rows.text):
-                        note(InputError("the dictionary is empty", source.path.name))
+                        note(InputError("the dictionary is empty", source.path.name), field)
                 except DeidsearchError as error:
-                    note(error)
-        for words in word_lists(grid, config):
+                    note(error, field)
+        for number, words in enumerate(word_lists(grid, config)):
             if is_new(words) and words.path.is_file():
                 try:
                     read_word_list(
@@ -65,27 +74,38 @@ def column_faults(grid: Grid) -> list[InputError]:
                         separator=words.separator,
                     )
                 except DeidsearchError as error:
-                    note(error)
+                    note(error, f"non_identifiers.{number}.path")
         for corpus in corpus_sources(grid, config) if config.corpus is not None else ():
-            if not is_new(corpus):
+            if not is_new(corpus) or path_fault(Path(corpus.path), is_corpus=True) is not None:
                 continue
             try:
                 unreadable: list[tuple[str, int, str]] = []
-                first = next(
-                    read_documents(corpus, lambda *row: unreadable.append(row)),  # noqa: B023
-                    None,
-                )
-                if first is None and unreadable:
+                documents = read_documents(corpus, lambda *row: unreadable.append(row))  # noqa: B023
+                with contextlib.closing(documents):
+                    num = sum(1 for _ in itertools.islice(documents, _LOOKED_AT))
+                if not num and unreadable:
                     file, line, reason = unreadable[0]
-                    note(InputError(f"no record can be read: {reason}", f"{file}, row {line}"))
+                    fault = InputError(f"no record can be read: {reason}", f"{file}, row {line}")
+                    note(fault, "corpus.path")
             except DeidsearchError as error:
-                note(error)
+                note(error, "corpus.path")
         for name, gold in gold_sets(config).items():
             path = grid.resolve(gold.path)
             if not is_new(name, gold.model_dump(), config.types, config.text) or not path.is_file():
                 continue
+            field = f"gold.{name}.path" if name in ("validation", "train") else "gold.test"
             try:
-                load_gold_set(grid, config, name, gold)
+                loaded = load_gold_set(grid, config, name, gold)
+                if name == "validation" and not len(loaded.mentions):
+                    note(no_mention(), field)
             except DeidsearchError as error:
-                note(error)
+                note(error, field)
     return list(faults.values())
+
+
+def _placed(error: DeidsearchError, place: str) -> InputError:
+    """Returns the error with the line of the grid that names the file."""
+    if error.where is None:  # several faults in one, each with its place in the file
+        return InputError(f"{error}\n(named in {place})")
+    where = error.where if error.where.startswith(place) else f"{error.where} ({place})"
+    return InputError(error.what, where, error.mend)

@@ -55,14 +55,31 @@ def missing_files(grid: Grid) -> tuple[list[InputError], list[str]]:
             if "${" in written:
                 warnings.append(f"{where}: not verified, a variable in {written!r} has no value.")
                 continue
-            fault = _path_fault(grid.resolve(written), written, field == "corpus.path")
+            fault = path_fault(grid.resolve(written), written, is_corpus=field == "corpus.path")
             if fault is not None:
                 faults.append(InputError(fault.what, where, fault.mend))
     return faults, warnings
 
 
-def _path_fault(path: Path, written: str, is_corpus: bool) -> InputError | None:
-    """Returns why a data file cannot be read, or None."""
+def no_mention() -> InputError:
+    """Returns the error of a validation set that cannot choose."""
+    return InputError(
+        "the validation set has no mention of any type, so no model can be chosen",
+        mend="Check its labels.",
+    )
+
+
+def path_fault(
+    path: Path, written: str | None = None, *, is_corpus: bool = False
+) -> InputError | None:
+    """Returns why a data file cannot be read, or None.
+
+    Args:
+        path: of the file; of a corpus also a folder or a glob pattern.
+        written: the path as the grid says it.
+        is_corpus: whether it is a corpus's.
+    """
+    written = written or path.name
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

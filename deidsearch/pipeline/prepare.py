@@ -26,6 +26,7 @@ from deidsearch.pipeline.inputs import (
     gold_unit,
     identifier_sources,
     load_gold_set,
+    no_mention,
     word_lists,
 )
 from deidsearch.pipeline.workspace import Workspace
@@ -133,11 +134,8 @@ class Preparation:
                 self._say_gold(self._memo["gold", key])
             sets[name] = self._memo["gold", key]
         if not len(sets["validation"].mentions):
-            raise InputError(
-                "the validation set has no mention of any type, so no model can be chosen",
-                self.grid.place("gold.validation"),
-                "Check its labels.",
-            )
+            fault = no_mention()
+            raise InputError(fault.what, self.grid.place("gold.validation"), fault.mend)
         return sets
 
     def _say_gold(self, gold: GoldSet) -> None:

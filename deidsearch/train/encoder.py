@@ -16,7 +16,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from deidsearch.errors import InputError
 from deidsearch.files import digest, file_digest
@@ -188,6 +188,9 @@ def describe_encoder(ref: EncoderRef) -> EncoderFacts:
             _FIELD,
             "Other formats can run code when loaded: convert it with save_pretrained().",
         )
+    for file in weights:
+        _check_weights(ref, file, config)
+    _check_architecture(ref, config)
     if not any((folder / name).exists() for name in _TOKENIZER_FILES):
         raise InputError(
             f"the encoder {ref.name!r} has no tokenizer file",
@@ -248,13 +251,72 @@ def _read_config(ref: EncoderRef, file: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
+def _check_weights(ref: EncoderRef, file: Path, config: Mapping[str, Any]) -> None:
+    """Raises an error where a file of weights is cut or belongs to another configuration.
+
+    Only its header is read, so that this costs nothing even for large encoders.
+    """
+    size = file.stat().st_size
+    try:
+        with file.open("rb") as opened:
+            length = int.from_bytes(opened.read(8), "little")
+            header = json.loads(opened.read(length)) if 8 + length <= size else None
+        tensors = {name: about for name, about in header.items() if name != "__metadata__"}
+        end = max(about["data_offsets"][1] for about in tensors.values())
+        shapes = {name: about["shape"] for name, about in tensors.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        end, shapes = -1, {}
+    if end < 0 or 8 + length + end != size:
+        raise InputError(
+            f"{file.name} of the encoder {ref.name!r} is not a whole safetensors file",
+            _FIELD,
+            "Copy or fetch it again.",
+        )
+    widths = {config.get(name) for name in ("hidden_size", "dim", "embedding_size")}
+    for name, shape in shapes.items():
+        if name.endswith("word_embeddings.weight") and len(shape) == 2 and shape[1] not in widths:
+            raise InputError(
+                f"{file.name} of the encoder {ref.name!r} is not of its config.json: its words "
+                f"have {shape[1]} numbers, the configuration says {config.get('hidden_size')}",
+                _FIELD,
+                "Copy both files of one model.",
+            )
+
+
+def _check_architecture(ref: EncoderRef, config: Mapping[str, Any]) -> None:
+    """Raises an error where transformers has no such architecture (without importing it)."""
+    kind = str(config.get("model_type", ""))
+    spec = importlib.util.find_spec("transformers")
+    root = Path(next(iter(spec.submodule_search_locations or ["."]))) if spec else Path()
+    if kind and (root / "models" / kind.replace("-", "_")).is_dir():
+        return
+    if kind:
+        # A few names differ from their folder's; only those are worth the import.
+        from transformers import CONFIG_MAPPING
+
+        if kind in CONFIG_MAPPING:
+            return
+    raise InputError(
+        f"the config.json of the encoder {ref.name!r} names "
+        + (f"an unknown architecture ({kind[:40]!r})" if kind else "no architecture (model_type)"),
+        _FIELD,
+        "It must be one that transformers knows.",
+    )
+
+
 def _lowercases(folder: Path) -> bool | None:
     """Returns whether the tokenizer lower-cases, from the file that decides it."""
     for name in ("tokenizer.json", "tokenizer_config.json"):
         try:
             content = json.loads((folder / name).read_bytes())
-        except (FileNotFoundError, ValueError):
+        except FileNotFoundError:
             continue
+        except ValueError:
+            content = None
+        if not isinstance(content, dict) or (name == "tokenizer.json" and "model" not in content):
+            raise InputError(
+                f"the {name} of the encoder is damaged", _FIELD, "Copy or fetch it again."
+            )
         if name == "tokenizer.json":
             normalizer = content.get("normalizer") or {}
             steps = normalizer.get("normalizers", [normalizer])
@@ -331,21 +393,31 @@ def load_encoder(ref: EncoderRef, *, layers: int | None = None) -> PreTrainedMod
                 )
             config.num_hidden_layers = layers
         with _quiet_loading():
-            return AutoModel.from_pretrained(
+            model, about = AutoModel.from_pretrained(
                 ref.source,
                 config=config,
                 # Files in float16 would else be trained in float16.
                 dtype=torch.float32,
                 use_safetensors=True,
+                output_loading_info=True,
                 **_pooler_free(config),
                 **common,
             )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise InputError(
             f"the encoder {ref.name!r} cannot be loaded ({type(error).__name__})",
             _FIELD,
             "It needs config.json, model.safetensors and an architecture known to transformers.",
         ) from error
+    # transformers would fill what the file lacks with random numbers, and only warn.
+    if about["missing_keys"]:
+        raise InputError(
+            f"the weights of the encoder {ref.name!r} lack {len(about['missing_keys'])} tensors "
+            "that its config.json calls for",
+            _FIELD,
+            "Copy both files of one model.",
+        )
+    return cast("PreTrainedModel", model)
 
 
 def empty_encoder(config: Any) -> PreTrainedModel:
