@@ -157,12 +157,13 @@ def report(grid: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 def ui(grid: Path, overrides: tuple[str, ...], port: int, host: str) -> None:
     """MLflow's page over the sweep's tracking store, on this machine only."""
     from deidsearch.config.load import load_grid
+    from deidsearch.track.mlflow_tracker import resolve_uri
     from deidsearch.track.ui import serve
 
     if host not in ("127.0.0.1", "localhost", "::1"):
         click.echo(f"Warning: {host} lets other machines read this sweep without a key.", err=True)
     loaded = load_grid(grid, overrides)
-    sys.exit(serve(loaded.output, loaded.config.tracking.uri, host, port))
+    sys.exit(serve(loaded.output, resolve_uri(loaded.config.tracking.uri, loaded.base), host, port))
 
 
 @cli.command()

@@ -13,7 +13,7 @@ from deidsearch.config.load import Grid
 from deidsearch.errors import DeidsearchError, InputError
 from deidsearch.files import require_writable
 from deidsearch.pipeline.columns import column_faults
-from deidsearch.pipeline.devices import available_cpus, available_gpus
+from deidsearch.pipeline.devices import available_cpus, available_gpus, cluster_fault
 from deidsearch.pipeline.inputs import data_paths, missing_files
 from deidsearch.pipeline.results import load_plan
 from deidsearch.pipeline.workspace import Workspace, open_workspace
@@ -148,6 +148,9 @@ def _encoders(grid: Grid, faults: list[InputError], warnings: list[str]) -> tupl
 def _resources(grid: Grid, warnings: list[str]) -> str:
     ray = grid.config.ray
     if ray.address != "local":
+        wrong = cluster_fault(ray.address)
+        if wrong is not None:
+            warnings.append(f"ray.address: {wrong}.")
         return f"{ray.cpus_per_trial} CPUs, {ray.gpus_per_trial:g} GPUs on {ray.address}"
     cpus, gpus = available_cpus(), available_gpus()
     wanted_gpus = ray.gpus_per_trial

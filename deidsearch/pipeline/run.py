@@ -20,6 +20,7 @@ from deidsearch.evaluate.summary import Evaluation, evaluate
 from deidsearch.files import atomic_dir, private_dir, require_writable, write_atomic, write_json
 from deidsearch.pipeline.check import disk_needed
 from deidsearch.pipeline.columns import column_faults
+from deidsearch.pipeline.devices import cluster_fault
 from deidsearch.pipeline.inputs import missing_files, require_variables
 from deidsearch.pipeline.plan import CellPlan, Planner
 from deidsearch.pipeline.prepare import Preparation
@@ -85,6 +86,10 @@ def run_grid(
         # Before the first step, so that nothing is half done when the last file is found wrong.
         faults += column_faults(grid)
     faults += encoder_faults(grid)
+    wrong = cluster_fault(grid.config.ray.address)
+    if wrong is not None:
+        mend = "Start the cluster, or use ray.address: local."
+        faults.append(InputError(wrong, grid.place("ray.address"), mend))
     if faults:
         raise InputError.many(faults)
     for warning in grid.warnings:
@@ -176,12 +181,12 @@ def _something_pends(workspace: Workspace) -> bool:
 
 
 def _tracker(grid: Grid, workspace: Workspace) -> Tracker:
-    from deidsearch.track.mlflow_tracker import MlflowTracker
+    from deidsearch.track.mlflow_tracker import MlflowTracker, resolve_uri
 
     tracking = grid.config.tracking
     return MlflowTracker(
         workspace.root,
-        uri=tracking.uri,
+        uri=resolve_uri(tracking.uri, grid.base),
         experiment=tracking.experiment or grid.config.name,
         log_text=tracking.log_text,
     )

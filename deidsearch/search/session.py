@@ -112,7 +112,7 @@ def ray_session(
                     log_to_driver=False,
                     **options,
                 )
-            except ConnectionError as error:
+            except (OSError, ValueError, RuntimeError) as error:
                 raise InputError(
                     f"no Ray cluster answers ({type(error).__name__})",
                     where="ray.address",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 CELL_TAG = "deidsearch.cell"
 SWEEP_TAG = "deidsearch.sweep"
+_SQLITE = "sqlite:///"
 _KIND_TAG = "mlflow.experimentKind"
 _PAUSE_S = 60.0  # without tries after a failure: a server that is down must not slow the sweep
 _METRICS_A_BATCH = 1000
@@ -259,8 +260,9 @@ class MlflowTracker:
     def _find_experiment(self, name: str) -> str:
         found = self._client.get_experiment_by_name(name)
         if found is None:
-            place = None
-            if self._is_default:
+            place = None  # a server knows where its artifacts go
+            if self._is_default or not self._uri.startswith(("http:", "https:")):
+                # MLflow's own choice beside a database is ./mlruns of whoever calls.
                 place = private_dir(self._output / "mlflow-artifacts").as_uri()
             made = str(self._client.create_experiment(name, artifact_location=place))
             # Otherwise the page opens on tables for traces of language models.
@@ -323,6 +325,17 @@ class MlflowTracker:
 def store_uri(output: Path) -> str:
     """Returns the address of the default store, SQLite in the output folder."""
     return f"sqlite:///{Path(output).absolute() / 'mlflow.db'}"
+
+
+def resolve_uri(uri: str | None, base: Path) -> str | None:
+    """Returns a tracking address with a relative SQLite file taken from the grid's folder.
+
+    >>> resolve_uri("sqlite:///runs.db", Path("/data"))
+    'sqlite:////data/runs.db'
+    """
+    if uri is None or not uri.startswith(_SQLITE) or uri.startswith(_SQLITE + "/"):
+        return uri
+    return f"{_SQLITE}{Path(base).absolute() / uri.removeprefix(_SQLITE)}"
 
 
 def check_store(output: Path, uri: str | None) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from deidsearch.errors import InputError
+from deidsearch.errors import InputError, RunError
+from deidsearch.files import private_dir
 from deidsearch.quiet import silence
 from deidsearch.track.mlflow_tracker import store_uri
 
@@ -22,10 +28,8 @@ def serve(output: Path, uri: str | None, host: str = "127.0.0.1", port: int = 50
 
     Raises:
         InputError: there is no sweep yet, or the port is taken.
+        RunError: the server ended by itself.
     """
-    import os
-    import socket
-
     if uri is None and not (output / "mlflow.db").exists():
         raise InputError(
             "there is no tracking store yet",
@@ -43,16 +47,53 @@ def serve(output: Path, uri: str | None, host: str = "127.0.0.1", port: int = 50
                 "Choose another one.",
             ) from None
     silence()
-    sys.stderr.write(f"Runs and charts: http://{host}:{port}/#/experiments (stop with Ctrl-C)\n")
     command = [
         sys.executable, "-m", "mlflow", "server",
         "--backend-store-uri", uri or store_uri(output),
         "--host", host, "--port", str(port), "--workers", "1",
     ]  # fmt: skip
-    process = subprocess.Popen(command, env=dict(os.environ))
+    log = private_dir(output / "mlflow") / "server.log"
+    with open(log, "wb", opener=_private) as out:
+        # A session of its own: the server's workers are ended with it, whoever ends us.
+        process = subprocess.Popen(
+            command, env=dict(os.environ), stdout=out, stderr=out, start_new_session=True
+        )
+    sys.stderr.write("MLflow is starting, which takes some seconds ...\n")
     try:
-        return process.wait()
+        while process.poll() is None and not _answers(host, port):
+            time.sleep(0.2)
+        if process.poll() is None:
+            url = f"http://{host}:{port}/#/experiments"
+            sys.stderr.write(f"Runs and charts: {url} (stop with Ctrl-C)\n")
+            process.wait()
     except KeyboardInterrupt:
-        process.terminate()
-        process.wait()
         return 0
+    finally:
+        _end(process)
+    raise RunError(
+        f"MLflow's server ended by itself (exit code {process.returncode})",
+        str(log),
+        "Its log says why.",
+    )
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends the server and its workers."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=5)
+            break

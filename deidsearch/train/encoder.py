@@ -359,7 +359,7 @@ def tokenizer_of(
         return AutoTokenizer.from_pretrained(
             str(source), use_fast=True, trust_remote_code=False, local_files_only=offline
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # the tokenizers library raises nothing more exact
         raise InputError(
             f"the tokenizer of {name or source} cannot be loaded ({type(error).__name__})",
             _FIELD,
