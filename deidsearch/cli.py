@@ -189,8 +189,7 @@ def explain(grid: Path, words: tuple[str, ...], overrides: tuple[str, ...], as_j
     "--format",
     "form",
     type=click.Choice(["jsonl", "pure", "conll", "brat"]),
-    default="jsonl",
-    show_default=True,
+    help="Default: conll for a name that ends in .conll, else jsonl.",
 )
 @click.option("--training", is_flag=True, help="Only the training set of that ceiling.")
 def annotate(
@@ -198,7 +197,7 @@ def annotate(
     overrides: tuple[str, ...],
     ceiling: str,
     out: Path,
-    form: str,
+    form: str | None,
     training: bool,
 ) -> None:
     """Write the corpus's sentences as annotated under one ceiling."""
@@ -207,6 +206,8 @@ def annotate(
     from deidsearch.pipeline.export import annotate_corpus, parse_ceiling
 
     loaded = load_grid(grid, overrides)
+    if form is None:
+        form = "conll" if out.suffix.lower() == ".conll" else "jsonl"
     with RunConsole() as console:
         count = annotate_corpus(
             loaded, parse_ceiling(ceiling, loaded.config.types), out, form, training, console
@@ -251,7 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             _show_crash(error)
         else:
-            click.echo(f"Error: {error.strerror.lower()}: make space and run it again.", err=True)
+            click.echo(f"Error: {(error.strerror or "the disk is full").lower()}: make space and run it again.", err=True)
             _forget_stdout()
         sys.exit(1)
     except Exception as error:

@@ -96,8 +96,8 @@ class RunConsole(Console):
         """Shows how much there is to do."""
         self._sweep = progress
         self.say(
-            f"{progress.num_cells} cells, {progress.num_done} done; "
-            f"{progress.num_trainings} trainings to run"
+            f"{_counted(progress.num_cells, 'cell')}, {progress.num_done} done; "
+            f"{_counted(progress.num_trainings, 'training')} to run"
         )
         self._sweep_bar = self._bars.add_task("trainings", total=1000)
 
@@ -115,9 +115,10 @@ class RunConsole(Console):
 
     def training_ended(self, key: str, state: str, reason: str | None) -> None:
         """Says that a training is over."""
-        number = self._trainings.get(key, "?")
-        left = self._time_left()
-        self.say(f"training {number} {state}{f': {reason}' if reason else ''}{left}")
+        over = self._sweep
+        shown = f"{over.num_over} of {_counted(over.num_trainings, 'training')}" if over else ""
+        failed = "" if state == "done" else f"; this one {state}: {reason or 'no reason known'}"
+        self.say(f"{shown} over{failed}{self._time_left()}")
         self._update("trainings")
 
     def cell_ended(self, state: CellState) -> None:
@@ -143,6 +144,15 @@ class RunConsole(Console):
     def _time_left(self) -> str:
         seconds = self._sweep.seconds_left() if self._sweep else None
         return f"; about {_duration(seconds)} left" if seconds else ""
+
+
+def _counted(count: int, noun: str) -> str:
+    """Returns a number with its noun.
+
+    >>> _counted(1, "cell"), _counted(1200, "cell")
+    ('1 cell', '1,200 cells')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _duration(seconds: float) -> str:
@@ -202,6 +212,8 @@ def show_status(report: Mapping[str, Any], as_json: bool) -> None:
     out = _out()
     counts = report["cells"]
     out.print(", ".join(f"{count} {state}" for state, count in counts.items()) or "no cells yet")
+    if not report["at_work"] and counts.get("pending"):
+        out.print("nobody is at work on it; go on with: deidsearch run")
     left = report.get("seconds_left")
     if left:
         out.print(f"about {_duration(left)} left")
@@ -262,12 +274,24 @@ def show_best(
     if groups is not None:
         out.print(groups)
     out.print(f"training set: {report['training_sentences']:,} sentences")
+    below = [name for name in names if _is_below(report, name)]
+    if below:
+        out.print(
+            f"[yellow]On {escape(', '.join(below))} the dictionary alone scores higher.[/] More "
+            "sentences, epochs or a larger encoder may change that."
+        )
     if report.get("model"):
         out.print(f"model: {escape(str(report['model']))}")
     if report_path is not None:
         out.print(f"report: {escape(str(report_path))}")
     if num_failed:
-        out.print(f"[red]{num_failed} cells failed[/]; see: deidsearch status")
+        out.print(f"[red]{_counted(num_failed, 'cell')} failed[/]; see: deidsearch status")
+
+
+def _is_below(report: Mapping[str, Any], name: str) -> bool:
+    block = report["validation"] if name == "validation" else report["tests"][name]
+    own, theirs = block.get("f1"), ((report.get("dictionary") or {}).get(name) or {}).get("f1")
+    return own is not None and theirs is not None and own < theirs
 
 
 def _groups(report: Mapping[str, Any]) -> Table | None:

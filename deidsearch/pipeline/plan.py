@@ -197,7 +197,7 @@ class Planner:
                 )
             spans[name] = baselines[key].baseline(number, cell.config.evaluation.ambiguous)
         pieces = self.preparation.pieces(
-            group.corpus.sentences.tokens, group.corpus.digest, cell.config
+            group.corpus.sentences.tokens, group.corpus.digest, cell.config, "the corpus"
         )
         views = {
             name: self._view(gold_set, group.lexicon, fold_accents)
@@ -238,7 +238,7 @@ class Planner:
         if len(without) > len(with_mention):
             without = without[np.argsort(priority[chosen[without]])][: len(with_mention)]
         rows = np.sort(np.concatenate([with_mention, without])).astype(np.int64)
-        pieces = self.preparation.pieces(train.tokens, train.digest, config)
+        pieces = self.preparation.pieces(train.tokens, train.digest, config, "gold.train")
         views = {
             name: self._view(gold, None, config.text.fold_accents)
             for name, gold in measures.items()
@@ -266,7 +266,7 @@ class Planner:
         gold = self._measures(config)
         ref, encoder = self.preparation.encoder(config)
         gold_pieces = {
-            name: self.preparation.pieces(gold_set.tokens, gold_set.digest, config)
+            name: self.preparation.pieces(gold_set.tokens, gold_set.digest, config, name)
             for name, gold_set in gold.items()
         }
         model = config.model.model_dump(mode="json", exclude={"encoder", "head"})

@@ -290,13 +290,14 @@ class Preparation:
             self._memo["encoder", name] = (ref, encoder_digest(ref))
         return self._memo["encoder", name]
 
-    def pieces(self, tokens: TokenTable, content: str, config: GridConfig) -> str:
+    def pieces(self, tokens: TokenTable, content: str, config: GridConfig, what: str) -> str:
         """Returns the folder of the encoded sentences, relative to the output.
 
         Args:
             tokens: the sentences.
             content: digest that names them.
             config: of the cell: encoder and lower-casing.
+            what: whose sentences they are, for whoever waits.
         """
         ref, encoder = self.encoder(config)
         lowercase = config.text.lowercase
@@ -308,7 +309,7 @@ class Preparation:
 
             if ("tokenizer", encoder) not in self._memo:
                 self._memo["tokenizer", encoder] = load_tokenizer(ref)
-            with self.console.step("cutting words into pieces"):
+            with self.console.step(f"cutting words of {what} into pieces"):
                 tokenizer = self._memo["tokenizer", encoder]
                 encoded = encode_sentences(
                     tokens,

@@ -6,7 +6,7 @@ They read files, never DuckDB, so they work while a sweep is running.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,12 @@ from deidsearch.pipeline.workspace import Workspace, open_workspace
 from deidsearch.store.ledger import (
     DONE,
     FAILED,
+    PENDING,
+    RUNNING,
     CellState,
     PlannedCell,
     count_states,
+    is_locked,
     scan,
     seconds_left,
 )
@@ -73,12 +76,17 @@ def sweep_status(grid: Grid) -> dict[str, Any]:
     """Returns the cells by state, the best so far, the seconds left and what failed."""
     workspace = open_workspace(grid, make=False)
     states, results = read_results(workspace)
+    at_work = is_locked(workspace.root / "driver.lock")
+    if not at_work:
+        # Workers of a killed driver hold their locks for some seconds more.
+        states = [replace(s, state=PENDING) if s.state == RUNNING else s for s in states]
     best = choose(results, grid.config.search.metric).best if results else None
     at_once = grid.config.search.max_concurrent or 1
     left = seconds_left(workspace.root, states, at_once) if states else None
     return {
         "name": grid.config.name,
         "output": str(workspace.root),
+        "at_work": at_work,
         "cells": count_states(states),
         "trainings": len({state.cell.training for state in states}),
         "best": None if best is None else {"axes": _axes(best), "f1": best.mean},

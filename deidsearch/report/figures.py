@@ -214,13 +214,11 @@ def _apart(places: list[float], share: float, keep_last: bool = False) -> list[f
 
 
 def _short(value: float) -> str:
-    """Returns a number in few letters: 512, 1k (1,024), 262k, 1.5M."""
-    for size, unit in ((1e6, "M"), (1e3, "k")):
-        if value >= size:
-            number = value / size
-            return (
-                f"{number:.1f}".rstrip("0").rstrip(".") + unit
-                if number < 10
-                else (f"{number:.0f}{unit}")
-            )
-    return f"{value:g}"
+    """Returns a number in few letters.
+
+    >>> [_short(value) for value in (0.5, 512, 4096, 262144, 1_500_000)]
+    ['0.5', '512', '4,096', '262k', '1.5M']
+    """
+    if value >= 1e6:
+        return f"{value / 1e6:.3g}M"
+    return f"{value / 1e3:.0f}k" if value >= 1e4 else f"{value:,g}"

@@ -19,6 +19,12 @@ from deidsearch.report.html import (
     text,
 )
 
+GROUPS = {
+    "unambiguous": "that a dictionary lists and nothing else does",
+    "ambiguous": "whose words are common words too",
+    "unlisted": "that no dictionary lists",
+}
+
 
 def answer(choice: Choice, best: Setting, set_names: Sequence[str]) -> str:
     """Returns the best setting in a sentence, and its scores as tiles."""
@@ -92,8 +98,13 @@ def _against_dictionary(block: Mapping[str, Any], set_name: str) -> str:
 def _seeds_text(best: Setting, set_name: str) -> str:
     blocks = [block_of(cell, set_name) for cell in best.cells]
     values = [block["f1"] for block in blocks if block and block["f1"] is not None]
-    if len(best.cells) < 2 or not values:
+    if not values:
         return ""
+    if len(best.cells) < 2:
+        return (
+            "Each setting was trained once: another seed moves such scores too, often by as much "
+            "as neighbouring ceilings differ."
+        )
     return (
         f"The scores are those of the exported model, the best of its {len(best.cells)} seeds on "
         f"validation; over all its seeds F1 on {text(set_name)} is "
@@ -108,6 +119,86 @@ def _bound_text(choice: Choice, set_name: str) -> str:
     if block is None or block["f1"] is None:
         return ""
     return f"The same kind of model trained on human annotation reaches {percent(block['f1'])}."
+
+
+def failures_text(block: Mapping[str, Any], set_name: str) -> str:
+    """Returns where the model misses most: by type, and by what the dictionaries know."""
+    counts = block["counts"]
+    missed = counts["support"] - counts["tp"]
+    if not missed:
+        return paragraph(f"It found every mention of {text(set_name)}.")
+    per_type = {n: one for n, one in block["per_type"].items() if one["recall"] is not None}
+    said = [f"It missed {number(missed)} of {counted(counts['support'], 'mention')}"]
+    if len(per_type) > 1:
+        name, one = min(per_type.items(), key=lambda item: item[1]["recall"])
+        said.append(f"most often {text(name)} (recall {percent(one['recall'])})")
+    groups = {
+        n: one
+        for n, one in (block.get("groups") or {}).items()
+        if one["model"]["recall"] is not None
+    }
+    if len(groups) > 1:
+        name, one = min(groups.items(), key=lambda item: item[1]["model"]["recall"])
+        said.append(
+            f"and of mentions {GROUPS.get(name, text(name))} it found "
+            f"{percent(one['model']['recall'])}"
+        )
+    leaked = (block.get("leakage") or {}).get("mention_share")
+    hidden = (
+        f" Whatever the type and the exact ends, {percent(leaked)} of the mentions were hidden in "
+        "full."
+        if leaked is not None
+        else ""
+    )
+    false = counts["positives"] - counts["tp"]
+    return paragraph(
+        f"{', '.join(said)}.{hidden} {number(false)} of its {number(counts['positives'])} "
+        "predictions were wrong in type, in an end, or altogether."
+    )
+
+
+def next_steps(choice: Choice, best: Setting, block: Mapping[str, Any], set_name: str) -> str:
+    """Returns what a reader can do about what the figures show, as a list; empty where nothing."""
+    steps = []
+    tried = {
+        float(one.settings[CEILING])
+        for one in choice.ranking
+        if isinstance(one.settings.get(CEILING), (int, float))
+    }
+    own = best.settings.get(CEILING)
+    if isinstance(own, (int, float)) and len(tried) > 1 and own in (min(tried), max(tried)):
+        side = "lowest" if own == min(tried) else "highest"
+        steps.append(
+            f"The best ceiling is the {side} that was tried. Widen "
+            "<code>annotation.ceiling</code> on that side before you trust it."
+        )
+    sizes = {one.settings.get(SENTENCES) for one in choice.ranking}
+    if len(sizes) > 1 and best.settings.get(SENTENCES) == max(
+        sizes, key=lambda size: float("inf") if size is None else float(size)
+    ):
+        steps.append("The largest number of sentences won: more text may still help.")
+    if len(best.cells) < 2:
+        steps.append(
+            "Add <code>training.seed: [1, 2, 3]</code> to <code>search.space</code>; finished "
+            "cells are kept."
+        )
+    difference = (block.get("versus_dictionary") or {}).get("f1_difference") or {}
+    if difference.get("value") is not None and not (
+        difference["value"] > 0 and difference["is_clear"]
+    ):
+        steps.append(
+            f"The model is not clearly above its dictionary on {text(set_name)}: try more "
+            "sentences, epochs or a larger encoder, or use the dictionary."
+        )
+    unreachable = sum((block.get("unreachable") or {}).values())
+    if unreachable:
+        steps.append(
+            f"{counted(unreachable, 'gold mention')} of {text(set_name)} could not be found by any "
+            "model of this kind; the table above says why."
+        )
+    if not steps:
+        return ""
+    return "<ul>" + "".join(f"<li>{step}</li>" for step in steps) + "</ul>"
 
 
 def ceilings_text(choice: Choice, best: Setting, differences: Mapping[str, Difference]) -> str:

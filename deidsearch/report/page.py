@@ -21,7 +21,13 @@ from deidsearch.report.data import (
     varied,
 )
 from deidsearch.report.figures import draw_by_ceiling, draw_by_sentences, to_png
-from deidsearch.report.findings import answer, ceiling_caption, ceilings_text
+from deidsearch.report.findings import (
+    answer,
+    ceiling_caption,
+    ceilings_text,
+    failures_text,
+    next_steps,
+)
 from deidsearch.report.html import (
     counted,
     paragraph,
@@ -167,6 +173,7 @@ def _page(
         )
         body += _dictionary_section(best, set_names)
         body += _scores_section(best, set_names)
+        body += _next_section(choice, best, set_names)
         body += section("sentences", "How many sentences it takes", sizes)
         body += section(
             "settings",
@@ -236,6 +243,19 @@ def _scores_section(best: Setting, set_names: Sequence[str]) -> str:
             f"<details><summary>Token confusion on {text(shown)}</summary>{matrices}</details>"
         )
     return section("scores", "Scores in detail", *parts)
+
+
+def _next_section(choice: Choice, best: Setting, set_names: Sequence[str]) -> str:
+    shown = set_names[min(1, len(set_names) - 1)]
+    block = block_of(best.best_cell, shown)
+    if block is None:
+        return ""
+    return section(
+        "next",
+        "Where it fails, and what to do next",
+        failures_text(block, shown),
+        next_steps(choice, best, block, shown),
+    )
 
 
 def _method(sweep: Mapping[str, Any], best: Setting, choice: Choice) -> str:

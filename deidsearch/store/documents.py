@@ -12,7 +12,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +101,9 @@ def source_files(source: CorpusSource) -> list[tuple[str, Path]]:
     return sorted(named)
 
 
-def read_documents(source: CorpusSource, unreadable: Unreadable) -> Iterator[tuple[str, str]]:
+def read_documents(
+    source: CorpusSource, unreadable: Unreadable
+) -> Generator[tuple[str, str], None, None]:
     """Yields (id, text) of each document of a source, in order; an empty text is a document too.
 
     Args:

@@ -260,7 +260,7 @@ def _check_weights(ref: EncoderRef, file: Path, config: Mapping[str, Any]) -> No
     try:
         with file.open("rb") as opened:
             length = int.from_bytes(opened.read(8), "little")
-            header = json.loads(opened.read(length)) if 8 + length <= size else None
+            header = dict(json.loads(opened.read(length))) if 8 + length <= size else {}
         tensors = {name: about for name, about in header.items() if name != "__metadata__"}
         end = max(about["data_offsets"][1] for about in tensors.values())
         shapes = {name: about["shape"] for name, about in tensors.items()}

@@ -110,7 +110,7 @@ def test_ceiling_labels(value: Any, label: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "label"),
-    [(512, "512"), (1024, "1k"), (4096, "4.1k"), (262144, "262k"), (1.5e6, "1.5M"), (0, "0")],
+    [(512, "512"), (1024, "1,024"), (4096, "4,096"), (262144, "262k"), (1.5e6, "1.5M"), (0, "0")],
 )
 def test_short_numbers(value: float, label: str) -> None:
     assert _short(value) == label
