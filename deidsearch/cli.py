@@ -23,6 +23,7 @@ from deidsearch import __version__
 from deidsearch.errors import DeidsearchError
 
 _INTERRUPTED = "Interrupted. Run the same command again to go on."
+_signals: list[int] = []  # those that asked this process to stop
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -92,7 +93,7 @@ def run(grid: Path, overrides: tuple[str, ...], as_json: bool, fresh: bool, yes:
     from deidsearch.pipeline.run import run_grid
 
     loaded = load_grid(grid, overrides)
-    if fresh and not yes and loaded.output.exists():
+    if fresh and not yes and os.path.exists(loaded.output):
         click.confirm(f"Remove what the sweep made in {loaded.output}?", abort=True, err=True)
     with RunConsole() as console:
         outcome = run_grid(loaded, console, console, fresh=fresh)
@@ -252,10 +253,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             _show_crash(error)
         else:
-            click.echo(f"Error: {(error.strerror or "the disk is full").lower()}: make space and run it again.", err=True)
+            reason = (error.strerror or "the disk is full").lower()
+            click.echo(f"Error: {reason}: make space and run it again.", err=True)
             _forget_stdout()
         sys.exit(1)
     except Exception as error:
+        if _signals:
+            # A Ctrl-C that came while a library called back into Python is raised as its error.
+            click.echo(_INTERRUPTED, err=True)
+            sys.exit(130)
         _show_crash(error)
         sys.exit(1)
 
@@ -267,11 +273,14 @@ def _end_like_ctrl_c() -> None:
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        signal.raise_signal(signal.SIGINT)
+        _signals.append(number)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)  # whoever handles a Ctrl-C now handles this
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         # nohup ignores SIGHUP, and that stays so.
-        if signal.getsignal(number) == signal.SIG_DFL:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, interrupt)
 
 

@@ -5,6 +5,7 @@ Only cheap looks: headers of files, first records, the encoder's config. No heav
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def check_grid(grid: Grid) -> dict[str, Any]:
         faults += _tracking_faults(grid)
     done, trainings, is_exact = 0, 0, False
     try:
-        if grid.output.exists():
+        if os.path.exists(grid.output):
             done, trainings, is_exact = _so_far(grid, open_workspace(grid, make=False))
     except InputError as error:
         faults.append(error)
@@ -181,11 +182,11 @@ def _data_bytes(grid: Grid) -> int:
     for cell in grid.cells:
         for _, written in data_paths(grid, cell.config):
             path = grid.resolve(written)
-            sizes[written] = path.stat().st_size if path.is_file() else 0
+            sizes[written] = path.stat().st_size if os.path.isfile(path) else 0
     return sum(sizes.values())
 
 
 def _existing(path: Path) -> Path:
-    while not path.exists():
+    while not os.path.exists(path):
         path = path.parent
     return path

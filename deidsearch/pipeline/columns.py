@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 from pathlib import Path
 
 from deidsearch.config.load import Grid
@@ -50,7 +51,7 @@ def column_faults(grid: Grid) -> list[InputError]:
         for name, sources in identifier_sources(grid, config).items():
             for number, source in enumerate(sources):
                 field = f"dictionaries.{name}.{number}.path"
-                if not is_new(name, source) or not source.path.is_file():
+                if not is_new(name, source) or not os.path.isfile(source.path):
                     continue
                 try:
                     rows = read_source(
@@ -65,7 +66,7 @@ def column_faults(grid: Grid) -> list[InputError]:
                 except DeidsearchError as error:
                     note(error, field)
         for number, words in enumerate(word_lists(grid, config)):
-            if is_new(words) and words.path.is_file():
+            if is_new(words) and os.path.isfile(words.path):
                 try:
                     read_word_list(
                         words.path,
@@ -91,7 +92,9 @@ def column_faults(grid: Grid) -> list[InputError]:
                 note(error, "corpus.path")
         for name, gold in gold_sets(config).items():
             path = grid.resolve(gold.path)
-            if not is_new(name, gold.model_dump(), config.types, config.text) or not path.is_file():
+            if not is_new(name, gold.model_dump(), config.types, config.text) or not os.path.isfile(
+                path
+            ):
                 continue
             field = f"gold.{name}.path" if name in ("validation", "train") else "gold.test"
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +94,7 @@ def annotate_corpus(
     faults, _ = missing_files(grid)
     if faults:
         raise InputError.many(faults)
-    if out.exists():
+    if os.path.lexists(out):
         raise InputError("this exists already", str(out), "Choose another name.")
     require_writable(out, "--out")
     config = next((c.config for c in grid.cells if not c.upper_bound), None)

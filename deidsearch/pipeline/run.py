@@ -94,8 +94,8 @@ def run_grid(
         raise InputError.many(faults)
     for warning in grid.warnings:
         console.warn(warning)
+    require_writable(grid.output, grid.place("output"))
     workspace = open_workspace(grid)
-    require_writable(workspace.root, grid.place("output"))
     with driver_lock(workspace.root):
         if fresh:
             workspace.remove_made()

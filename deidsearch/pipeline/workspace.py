@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,7 @@ def open_workspace(grid: Grid, make: bool = True) -> Workspace:
     root = grid.output
     where = grid.place("output")
     marker = root / "sweep.json"
-    if marker.is_file():
+    if os.path.isfile(marker):
         owner = _owner(marker)
         if owner is None:
             raise InputError(
@@ -104,7 +105,7 @@ def open_workspace(grid: Grid, make: bool = True) -> Workspace:
             if (root / name).exists() and not (root / name).is_dir():
                 raise InputError("this must be a folder", str(root / name), "Move it away.")
         return Workspace(root)
-    if root.is_file() or (root.is_dir() and any(root.iterdir())):
+    if os.path.isfile(root) or (os.path.isdir(root) and any(root.iterdir())):
         raise InputError(
             f"the output folder {root} holds files that are not of a sweep",
             where,

@@ -108,7 +108,7 @@ class Database:
         name = f"insert into {table}"
         arrow = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         columns = ", ".join(f'"{column}"' for column in arrow.column_names)
-        self._connection.register("_incoming", arrow)
+        self._named(name, lambda: self._connection.register("_incoming", arrow))
         try:
             self._run(
                 f'INSERT INTO "{table}" ({columns}) SELECT {columns} FROM _incoming', (), name
@@ -169,7 +169,8 @@ class Database:
         try:
             return action()
         except (duckdb.Error, RuntimeError) as error:
-            if isinstance(error, duckdb.InterruptException) or "interrupted" in str(error).lower():
+            is_interrupt = isinstance(error, duckdb.InterruptException)
+            if is_interrupt or any(word in str(error) for word in ("nterrupted", "KeyboardInt")):
                 raise KeyboardInterrupt from None  # a Ctrl-C that DuckDB saw first
             if not isinstance(error, duckdb.Error):
                 raise

