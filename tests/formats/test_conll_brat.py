@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,20 @@ def test_brat_cuts_spans_at_line_breaks_and_joins_them_again(tmp_path: Path) -> 
         Document("a/b", text, (spans[0], Span(35, 41, "LOC_ATION"))),
         Document("tom", ""),
     ]
+
+
+def test_a_brat_folder_is_whole_or_absent(tmp_path: Path) -> None:
+    def documents() -> Iterator[Document]:
+        yield Document("a", "Anna")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_brat(tmp_path / "out", documents())
+    with pytest.raises(InputError, match="two documents have the same id"):
+        write_brat(tmp_path / "out", [Document("a", "Anna"), Document("a", "Bo")])
+    assert list(tmp_path.iterdir()) == []
+    write_brat(tmp_path / "out", [Document("a", "Anna")])
+    assert {file.stat().st_mode & 0o777 for file in (tmp_path / "out").iterdir()} == {0o600}
 
 
 def test_brat_annotations_that_do_not_fit_the_text_are_refused(tmp_path: Path) -> None:

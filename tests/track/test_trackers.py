@@ -14,7 +14,7 @@ import pytest
 
 from deidsearch.errors import InputError
 from deidsearch.files import write_atomic
-from deidsearch.track.mlflow_tracker import MlflowTracker, check_store
+from deidsearch.track.mlflow_tracker import MlflowTracker, check_store, resolve_uri
 from deidsearch.track.names import (
     epoch_metrics,
     public_settings,
@@ -219,6 +219,22 @@ def test_the_default_store_is_private_and_nothing_strays(
     parent = runs_by_cell(tmp_path)[None].info.run_id
     files = client_of(tmp_path).list_artifacts(parent, "report")
     assert [file.path for file in files] == ["report/cells.csv"]
+
+
+def test_artifacts_beside_a_database_elsewhere_stay_in_the_output_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    uri = resolve_uri("sqlite:///runs.db", tmp_path)
+    tracker = MlflowTracker(tmp_path / "output", uri=uri)
+    tracker.start_sweep("small", {}, {})
+    write_atomic(tmp_path / "report" / "cells.csv", "cell\n")
+    tracker.artifacts(tmp_path / "report")
+    assert list(elsewhere.iterdir()) == []
+    assert (tmp_path / "runs.db").exists()
+    assert list((tmp_path / "output/mlflow-artifacts").rglob("cells.csv"))
 
 
 def test_two_sweeps_of_one_experiment_leave_each_other_alone(output: Path) -> None:

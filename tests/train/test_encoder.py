@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,61 @@ def test_encoder_with_code_of_its_own_is_refused(encoder: EncoderRef, tmp_path) 
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "own.py").write_text("raise SystemExit('ran foreign code')\n")
     with pytest.raises(InputError, match="cannot be loaded"):
+        load_encoder(resolve_encoder(str(folder)))
+
+
+def _cut(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+
+
+def _empty(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"")
+
+
+def _of_another(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 64}))
+
+
+def _unknown(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "brett"}))
+
+
+def _no_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").write_text("{}")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_cut, "model.safetensors of the encoder .* is not a whole safetensors file"),
+        (_empty, "is not a whole safetensors file"),
+        (_of_another, "is not of its config.json"),
+        (_unknown, "unknown architecture .'brett'"),
+        (_no_tokenizer, "tokenizer.json of the encoder is damaged"),
+    ],
+)
+def test_a_damaged_encoder_is_found_without_loading_it(
+    encoder: EncoderRef, tmp_path: Path, damage: Callable[[Path], None], message: str
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(encoder.path, folder)
+    damage(folder)
+    with pytest.raises(InputError, match=message):
+        describe_encoder(resolve_encoder(str(folder)))
+
+
+def test_weights_that_lack_tensors_are_not_filled_with_random_ones(
+    encoder: EncoderRef, tmp_path: Path
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(encoder.path, folder)
+    config = json.loads((folder / "config.json").read_text())
+    layers = config["num_hidden_layers"] + 1
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": layers}))
+    with pytest.raises(InputError, match="lack 16 tensors"):
         load_encoder(resolve_encoder(str(folder)))
 
 
