@@ -114,6 +114,12 @@ def status(grid: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     show_status(sweep_status(load_grid(grid, overrides)), as_json)
 
 
+def _share(value: float | None) -> float | None:
+    if value is not None and value != value:  # nan passes every range
+        raise click.BadParameter("nan is no share; write a number from 0 to 1.")
+    return value
+
+
 @cli.command()
 @_grid_command
 @_json
@@ -121,6 +127,7 @@ def status(grid: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 @click.option(
     "--min-recall",
     type=click.FloatRange(0, 1),
+    callback=lambda context, option, value: _share(value),
     help="Best precision among settings whose validation recall reaches this surely "
     "(the lower end of its interval).",
 )
@@ -274,7 +281,8 @@ def _end_like_ctrl_c() -> None:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         _signals.append(number)
-        if number == signal.SIGINT:
+        ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.SIG_DFL)
+        if number == signal.SIGINT or ignored:  # a shell's background jobs ignore Ctrl-C
             raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)  # whoever handles a Ctrl-C now handles this
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from deidsearch.store.ledger import CellState
 
 
+_SILENCE_S = 60.0  # between lines in a log file
+
+
 def _err() -> RichConsole:
     return RichConsole(stderr=True, highlight=False)
 
@@ -63,7 +66,7 @@ class RunConsole(Console):
         self._sweep: SweepProgress | None = None
         self._sweep_bar: TaskID | None = None
         self._trainings: dict[str, int] = {}
-        self._started_s = time.monotonic()
+        self._started_s = self._said_s = time.monotonic()
 
     def __enter__(self) -> RunConsole:
         if self._console.is_terminal:
@@ -75,10 +78,10 @@ class RunConsole(Console):
             self._bars.stop()
 
     def say(self, message: str) -> None:
-        self._console.print(escape(message))
+        self._console.print(escape(message), soft_wrap=True)
 
     def warn(self, message: str) -> None:
-        self._console.print(f"[yellow]Note:[/] {escape(message)}")
+        self._console.print(f"[yellow]Note:[/] {escape(message)}", soft_wrap=True)
 
     @contextlib.contextmanager
     def step(self, title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
@@ -112,6 +115,10 @@ class RunConsole(Console):
         self._update(
             f"training {self._trainings.get(key, '?')}, epoch {record.get('epoch')}: {shown}"
         )
+        now = time.monotonic()
+        if not self._console.is_terminal and now - self._said_s > _SILENCE_S and self._sweep:
+            self._said_s = now
+            self.say(f"{self._sweep.share():.0%} of the trainings' work{self._time_left()}")
 
     def training_ended(self, key: str, state: str, reason: str | None) -> None:
         """Says that a training is over."""
@@ -213,7 +220,7 @@ def show_status(report: Mapping[str, Any], as_json: bool) -> None:
     counts = report["cells"]
     out.print(", ".join(f"{count} {state}" for state, count in counts.items()) or "no cells yet")
     if not report["at_work"] and counts.get("pending"):
-        out.print("nobody is at work on it; go on with: deidsearch run")
+        out.print(f"nobody is at work on it; go on with: deidsearch run {escape(report['grid'])}")
     left = report.get("seconds_left")
     if left:
         out.print(f"about {_duration(left)} left")
@@ -276,9 +283,11 @@ def show_best(
     out.print(f"training set: {report['training_sentences']:,} sentences")
     below = [name for name in names if _is_below(report, name)]
     if below:
+        sure = any(_is_clear(report, name) for name in below)
         out.print(
-            f"[yellow]On {escape(', '.join(below))} the dictionary alone scores higher.[/] More "
-            "sentences, epochs or a larger encoder may change that."
+            f"[yellow]On {escape(' and '.join(below))} the dictionary alone scores higher[/]"
+            f"{'' if sure else ', though by no more than chance may do'}. More sentences, epochs "
+            "or a larger encoder may change that."
         )
     if report.get("model"):
         out.print(f"model: {escape(str(report['model']))}")
@@ -292,6 +301,12 @@ def _is_below(report: Mapping[str, Any], name: str) -> bool:
     block = report["validation"] if name == "validation" else report["tests"][name]
     own, theirs = block.get("f1"), ((report.get("dictionary") or {}).get(name) or {}).get("f1")
     return own is not None and theirs is not None and own < theirs
+
+
+def _is_clear(report: Mapping[str, Any], name: str) -> bool:
+    block = report["validation"] if name == "validation" else report["tests"][name]
+    difference = (block.get("versus_dictionary") or {}).get("f1_difference") or {}
+    return bool(difference.get("is_clear"))
 
 
 def _groups(report: Mapping[str, Any]) -> Table | None:
@@ -329,7 +344,8 @@ def show_explanations(found: Sequence[Mapping[str, Any]], as_json: bool) -> None
         return
     out = _out()
     for word in found:
-        out.print(f"[bold]{escape(word['word'])}[/]: {escape(word['summary'])}")
+        shown = "".join(c if c.isprintable() else "\ufffd" for c in word["word"])
+        out.print(f"[bold]{escape(shown)}[/]: {escape(word['summary'])}")
         if word["types"]:
             table = Table(box=None, padding=(0, 2, 0, 2))
             for title in ("type", "count", "rate in the population"):

@@ -122,10 +122,14 @@ def read_json(path: Path | str) -> Any:
 
 
 @contextlib.contextmanager
-def atomic_dir(path: Path | str) -> Iterator[Path]:
+def atomic_dir(path: Path | str, *, sync: bool = True) -> Iterator[Path]:
     """Yields a temporary folder that becomes ``path`` when the block ends without an error.
 
     A folder that stands there already is replaced.
+
+    Args:
+        path: of the folder.
+        sync: wait until each file has reached the disk. An export that can be made again need not.
     """
     path = Path(path)
     private_dir(path.parent)
@@ -134,7 +138,7 @@ def atomic_dir(path: Path | str) -> Iterator[Path]:
         yield temporary
         for file in temporary.rglob("*"):
             file.chmod(0o700 if file.is_dir() else 0o600)
-            if file.is_file():
+            if sync and file.is_file():
                 _sync_dir(file)
         if path.exists():
             # rename() refuses a folder that isn't empty: move the old one aside first.

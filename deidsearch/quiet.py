@@ -24,6 +24,8 @@ _SWITCHES = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
     "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
+    # Its page needs none of the processes that run jobs for language models.
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     # Ray: only who has the token may speak to the ports that it opens on all interfaces.
     "RAY_AUTH_MODE": "token",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -10,16 +11,24 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictInt,
     field_validator,
     model_validator,
 )
+
+
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):  # which Python takes for 0 and 1
+        raise ValueError(f"it is {str(value).lower()}, not a number.")
+    return value
+
 
 # Bounds far beyond use: what lies above them would overflow far from the line that wrote it.
 _MANY = 10**9
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
-Many = Annotated[int, Field(ge=1, le=_MANY)]
+Many = Annotated[int, Field(ge=1, le=_MANY), BeforeValidator(_no_boolean)]
 
 
 def _path(value: str) -> str:
@@ -121,7 +130,7 @@ class GoldSet(Section):
         None, description="label in the file -> type; others are ignored and counted"
     )
     where: dict[str, Any] = Field({}, description="only spans whose extra keys have these values")
-    part: tuple[int, int] | None = Field(
+    part: tuple[StrictInt, StrictInt] | None = Field(
         None, description="[k, n]: the k-th of n contiguous blocks of documents"
     )
     nested: Literal["outer", "all"] = Field(
@@ -154,6 +163,19 @@ class Gold(Section):
         {}, description="a set, or a map of names to sets; the first is 'test'"
     )
     train: GoldSet | None = Field(None, description="only for training.source: gold")
+
+    @field_validator("test")
+    @classmethod
+    def _named(cls, value: dict[str, GoldSet]) -> dict[str, GoldSet]:
+        for name in value:
+            # The name is one of a folder, too.
+            if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name) is None:
+                raise ValueError(
+                    f"the test set's name {name[:80]!r} needs letters, digits, '.', '_' or '-'"
+                )
+            if name in ("validation", "train"):
+                raise ValueError(f"a test set cannot be called {name!r}. Give it another name.")
+        return value
 
 
 def _ceiling(value: Any) -> Any:

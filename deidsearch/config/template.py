@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.resources import files
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def write_template(path: Path) -> None:
     Raises:
         InputError: the file exists, or its folder can't be written to.
     """
-    if path.exists():
+    if os.path.lexists(path):
         raise InputError("this file exists", str(path), "Choose another name.")
     try:
         write_atomic(path, template())

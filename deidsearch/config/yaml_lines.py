@@ -174,6 +174,8 @@ def _override(lined: LinedYaml, text: str) -> None:
     where = f"--set {key.strip()}"
     if not equals or not all(keys):
         raise InputError(f"{text!r} is not key=value", where="--set", mend="Write --set a.b=value.")
+    if keys[0] != "search" and "[" in key:
+        raise InputError("items of a list are counted with points", where, "Write NAME.0.path.")
     try:
         node = yaml.compose(raw, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError):

@@ -30,7 +30,7 @@ def write_brat(folder: Path | str, documents: Iterable[Document]) -> int:
         InputError: two documents have one id; nothing is written.
     """
     count = 0
-    with atomic_dir(folder) as temporary:
+    with atomic_dir(folder, sync=False) as temporary:
         for document in documents:
             name = _file_name(document.id)
             if (temporary / f"{name}.txt").exists():
@@ -54,6 +54,7 @@ def _lines(document: Document) -> Iterator[str]:
         fragments = _fragments(document.text, span)
         places = ";".join(f"{start} {end}" for start, end in fragments)
         shown = " ".join(document.text[start:end] for start, end in fragments)
+        shown = shown.replace("\t", " ")  # a tab ends the column
         label = "_".join(span.label.split())
         yield f"T{number}\t{label} {places}\t{shown}\n"
 

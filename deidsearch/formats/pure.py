@@ -8,7 +8,7 @@ exclusive and count from the sentence. Source: PURE.md, Zhong & Chen 2021.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ def parse_pure(
     ner = _parse_ner(record, where, faults, need_spans)
     if faults.total > before or identity is None or tokens is None or ner is None:
         return None
-    spans = _parse_spans(ner, 0, len(tokens), "", where, faults)
+    spans = _parse_spans(ner, 0, tokens, "", where, faults)
     if faults.total > before:
         return None
     return [LabelledTokens(identity, tokens, spans)]
@@ -98,7 +98,7 @@ def _parse_document(
             what = f"{place}'ner' must be a list, got {json_kind(own)}"
             faults.add(InputError(what, where))
             return None
-        spans = _parse_spans(own, first, len(tokens), place, where, faults)
+        spans = _parse_spans(own, first, tokens, place, where, faults)
         if faults.total == before and identity is not None:
             sentences.append(LabelledTokens(f"{identity}-{number}", tokens, spans, identity))
         first += len(tokens)
@@ -132,7 +132,7 @@ def _parse_ner(
 
 
 def _parse_spans(
-    ner: list[Any], first: int, length: int, place: str, where: str, faults: FaultList
+    ner: list[Any], first: int, tokens: Sequence[str], place: str, where: str, faults: FaultList
 ) -> tuple[TokenSpan, ...]:
     """Returns the spans of one sentence whose first token has the number ``first``."""
     spans = []
@@ -145,10 +145,12 @@ def _parse_spans(
         whole = all(isinstance(n, int) and not isinstance(n, bool) for n in (start, last))
         if not whole or not isinstance(label, str) or not label:
             faults.add(InputError(f"{shown} must be [first, last, type]", where))
-        elif not first <= start <= last < first + length:
+        elif not first <= start <= last < first + len(tokens):
             what = f"{shown} covers tokens {start} to {last}"
-            what += f", the sentence has {first} to {first + length - 1}"
+            what += f", the sentence has {first} to {first + len(tokens) - 1}"
             faults.add(InputError(what, where, "Both ends are inclusive and count from 0."))
+        elif not "".join(tokens[start - first : last - first + 1]).strip():
+            faults.add(InputError(f"{shown} covers blank tokens only", where))
         else:
             spans.append(TokenSpan(start - first, last - first + 1, label))
     return tuple(spans)

@@ -15,7 +15,7 @@ from deidsearch.errors import DeidsearchError, InputError
 from deidsearch.files import require_writable
 from deidsearch.pipeline.columns import column_faults
 from deidsearch.pipeline.devices import available_cpus, available_gpus, cluster_fault
-from deidsearch.pipeline.inputs import data_paths, missing_files
+from deidsearch.pipeline.inputs import data_paths, missing_files, tracking_faults
 from deidsearch.pipeline.results import load_plan
 from deidsearch.pipeline.workspace import Workspace, open_workspace
 from deidsearch.store.ledger import DONE, scan
@@ -40,8 +40,7 @@ def check_grid(grid: Grid) -> dict[str, Any]:
     encoders, model_bytes = _encoders(grid, faults, warnings)
     resources = _resources(grid, warnings)
     tracking = grid.config.tracking.uri or "SQLite in the output folder"
-    if grid.config.tracking.uri is not None:
-        faults += _tracking_faults(grid)
+    faults += tracking_faults(grid)
     done, trainings, is_exact = 0, 0, False
     try:
         if os.path.exists(grid.output):
@@ -161,20 +160,6 @@ def _resources(grid: Grid, warnings: list[str]) -> str:
     if ray.cpus_per_trial > cpus:
         warnings.append(f"ray.cpus_per_trial: {ray.cpus_per_trial} is capped at {cpus}.")
     return f"{min(ray.cpus_per_trial, cpus)} of {cpus} CPUs, {wanted_gpus:g} of {gpus} GPUs"
-
-
-def _tracking_faults(grid: Grid) -> list[InputError]:
-    uri = grid.config.tracking.uri or ""
-    known = ("http://", "https://", "sqlite:", "postgresql", "mysql", "mssql", "databricks")
-    if uri.startswith(known):
-        return []
-    return [
-        InputError(
-            f"tracking.uri {uri!r} is no store of MLflow",
-            grid.place("tracking.uri"),
-            "Use sqlite:///file.db or http://host:port, or leave it out.",
-        )
-    ]
 
 
 def _data_bytes(grid: Grid) -> int:

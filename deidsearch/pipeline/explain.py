@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from deidsearch.annotate.ratios import count_occurrences, sentence_ratios
 from deidsearch.config.grid import GridConfig
 from deidsearch.config.load import Cell, Grid
 from deidsearch.errors import InputError
+from deidsearch.pipeline.columns import column_faults
 from deidsearch.pipeline.inputs import missing_files, require_variables, rules_of
 from deidsearch.pipeline.prepare import Lexicon, Preparation
 from deidsearch.pipeline.workspace import open_workspace
@@ -31,8 +33,13 @@ def explain_words(grid: Grid, words: Sequence[str], console: Console) -> list[di
     """
     require_variables(grid)
     faults, _ = missing_files(grid)
+    if not os.path.exists(grid.output / "plan.json"):
+        faults += column_faults(grid)
     if faults:
         raise InputError.many(faults)
+    for word in words:
+        if not word_key(word, False):
+            raise InputError(f"{word[:40]!r} holds no letter or digit", "WORD", "Name a word.")
     cells = [cell for cell in grid.cells if not cell.upper_bound]
     if not cells or not grid.config.dictionaries:
         raise InputError(

@@ -22,6 +22,7 @@ from deidsearch.formats.conll import write_conll
 from deidsearch.formats.jsonl import write_jsonl
 from deidsearch.formats.labelled import LabelledTokens, TokenSpan
 from deidsearch.formats.pure import write_pure
+from deidsearch.pipeline.columns import column_faults
 from deidsearch.pipeline.inputs import missing_files, require_variables, rules_of
 from deidsearch.pipeline.plan import first_sentences
 from deidsearch.pipeline.prepare import Preparation
@@ -92,6 +93,8 @@ def annotate_corpus(
     """
     require_variables(grid)
     faults, _ = missing_files(grid)
+    if not os.path.exists(grid.output / "plan.json"):
+        faults += column_faults(grid)
     if faults:
         raise InputError.many(faults)
     if os.path.lexists(out):

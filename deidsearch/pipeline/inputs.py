@@ -61,11 +61,12 @@ def missing_files(grid: Grid) -> tuple[list[InputError], list[str]]:
     return faults, warnings
 
 
-def no_mention() -> InputError:
-    """Returns the error of a validation set that cannot choose."""
+def no_mention(gold: LoadedGold) -> InputError:
+    """Returns the error of a validation set that cannot choose, with the labels in its file."""
+    found = ", ".join(f"{name} ({count})" for name, count in gold.ignored.items())
     return InputError(
         "the validation set has no mention of any type, so no model can be chosen",
-        mend="Check its labels.",
+        mend="Check its labels" + (f"; the file holds {found}." if found else "."),
     )
 
 
@@ -103,6 +104,27 @@ def path_fault(
     if not os.access(path, os.R_OK):
         return InputError(f"{written!r} may not be read", mend="Ask for the right to read it.")
     return None
+
+
+def tracking_faults(grid: Grid) -> list[InputError]:
+    """Returns what is wrong with the tracking address as far as can be told without asking it."""
+    uri, where = grid.config.tracking.uri, grid.place("tracking.uri")
+    if uri is None:
+        return []
+    known = ("http://", "https://", "sqlite:", "postgresql", "mysql", "mssql", "databricks")
+    if not uri.startswith(known):
+        mend = "Use sqlite:///file.db or http://host:port, or leave it out."
+        return [InputError(f"tracking.uri {uri!r} is no store of MLflow", where, mend)]
+    if uri.startswith("sqlite:"):
+        file = grid.resolve(uri.removeprefix("sqlite:///"))
+        if not file.parent.is_dir():
+            return [InputError(f"there is no folder {str(file.parent)!r}", where, "Make it first.")]
+        if file.is_file() and file.stat().st_size:
+            with file.open("rb") as opened:
+                if opened.read(16) != b"SQLite format 3\0":
+                    what = f"{file.name!r} is no SQLite database"
+                    return [InputError(what, where, "Name another file.")]
+    return []
 
 
 def require_variables(grid: Grid) -> None:

@@ -134,7 +134,7 @@ class Preparation:
                 self._say_gold(self._memo["gold", key])
             sets[name] = self._memo["gold", key]
         if not len(sets["validation"].mentions):
-            fault = no_mention()
+            fault = no_mention(sets["validation"])
             raise InputError(fault.what, self.grid.place("gold.validation"), fault.mend)
         return sets
 

@@ -14,6 +14,7 @@ from deidsearch.config.load import Grid
 from deidsearch.errors import InputError, did_you_mean
 from deidsearch.evaluate.choice import Setting, choose
 from deidsearch.files import read_json, write_json
+from deidsearch.pipeline.devices import available_cpus
 from deidsearch.pipeline.workspace import Workspace, open_workspace
 from deidsearch.store.ledger import (
     DONE,
@@ -81,11 +82,14 @@ def sweep_status(grid: Grid) -> dict[str, Any]:
         # Workers of a killed driver hold their locks for some seconds more.
         states = [replace(s, state=PENDING) if s.state == RUNNING else s for s in states]
     best = choose(results, grid.config.search.metric).best if results else None
-    at_once = grid.config.search.max_concurrent or 1
+    ray = grid.config.ray
+    fitting = max(1, available_cpus() // ray.cpus_per_trial) if ray.address == "local" else 1
+    at_once = min(grid.config.search.max_concurrent or fitting, fitting)
     left = seconds_left(workspace.root, states, at_once) if states else None
     return {
         "name": grid.config.name,
         "output": str(workspace.root),
+        "grid": str(grid.path),
         "at_work": at_work,
         "cells": count_states(states),
         "trainings": len({state.cell.training for state in states}),

@@ -21,7 +21,7 @@ from deidsearch.files import atomic_dir, private_dir, require_writable, write_at
 from deidsearch.pipeline.check import disk_needed
 from deidsearch.pipeline.columns import column_faults
 from deidsearch.pipeline.devices import cluster_fault
-from deidsearch.pipeline.inputs import missing_files, require_variables
+from deidsearch.pipeline.inputs import missing_files, require_variables, tracking_faults
 from deidsearch.pipeline.plan import CellPlan, Planner
 from deidsearch.pipeline.prepare import Preparation
 from deidsearch.pipeline.results import (
@@ -86,6 +86,7 @@ def run_grid(
         # Before the first step, so that nothing is half done when the last file is found wrong.
         faults += column_faults(grid)
     faults += encoder_faults(grid)
+    faults += tracking_faults(grid)
     wrong = cluster_fault(grid.config.ray.address)
     if wrong is not None:
         mend = "Start the cluster, or use ray.address: local."

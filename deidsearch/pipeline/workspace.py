@@ -85,6 +85,13 @@ def open_workspace(grid: Grid, make: bool = True) -> Workspace:
     """
     root = grid.output
     where = grid.place("output")
+    odd = next((sign for sign in "\\?" if sign in str(root)), None)
+    if odd is not None:  # DuckDB takes one for a slash, the other for the start of options
+        raise InputError(
+            f"the output folder's path {root} holds {odd!r}, which the store cannot have in it",
+            where,
+            "Name another folder under 'output'.",
+        )
     marker = root / "sweep.json"
     if os.path.isfile(marker):
         owner = _owner(marker)
@@ -111,6 +118,8 @@ def open_workspace(grid: Grid, make: bool = True) -> Workspace:
             where,
             "Name a new folder under 'output'.",
         )
+    if os.path.lexists(root) and not os.path.isdir(root):
+        raise InputError(f"the output {root} is no folder", where, "Name a new folder.")
     if not make:
         raise InputError(
             f"there is no sweep in {root} yet", where, f"Start it: deidsearch run {grid.path}"

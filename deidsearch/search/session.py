@@ -126,6 +126,10 @@ def _local_options(
 ) -> dict[str, Any]:
     # Ray's sockets lie below its folder, and a socket's path has 107 characters at most: a short
     # link leads to the private folder, whatever that one is called.
+    for left in Path(tempfile.gettempdir()).glob("ds-*"):
+        # Of a driver that was killed: its link leads nowhere any more.
+        if (left / "r").is_symlink() and not (left / "r").exists():
+            shutil.rmtree(left, ignore_errors=True)
     home = Path(tempfile.mkdtemp(prefix="ds-"))
     stack.callback(shutil.rmtree, home, ignore_errors=True)
     (home / "r").symlink_to(private_dir(tmp / "ray"))

@@ -54,7 +54,7 @@ class Faults:
 class DelimitedTable:
     """A CSV or TSV file, its header read and checked."""
 
-    def __init__(self, name: str, text: str, sign: str, is_default_sign: bool) -> None:
+    def __init__(self, name: str, text: str, sign: str) -> None:
         self.sign = sign
         self._text = text
         self.reader = self._open()
@@ -66,7 +66,7 @@ class DelimitedTable:
             mend = "Add a line: identifier,count"
             raise InputError("the file has no header", f"{name}, line 1", mend)
         self.header = [field.strip() for field in header]
-        _check_header(name, self.header, sign, is_default_sign)
+        _check_header(name, self.header, sign)
 
     def _open(self) -> Any:
         csv.field_size_limit(max(csv.field_size_limit(), LONGEST_FIELD))
@@ -130,9 +130,9 @@ class DelimitedTable:
             rows.append(fields)
 
 
-def _check_header(name: str, header: Sequence[str], sign: str, is_default_sign: bool) -> None:
+def _check_header(name: str, header: Sequence[str], sign: str) -> None:
     """Raises an error where the first line is evidently cut wrongly or no header."""
-    if len(header) == 1 and is_default_sign:
+    if len(header) == 1:
         for other in ";\t|,":
             if other in header[0] and other != sign:
                 raise InputError(
@@ -147,6 +147,25 @@ def _check_header(name: str, header: Sequence[str], sign: str, is_default_sign: 
             f"{name}, line 1",
             "Add a line above it that names the columns: identifier,count",
         )
+
+
+_NAMED_SEPARATORS = {"tab": "\t", "\\t": "\t"}
+
+
+def one_character(name: str, separator: str) -> str:
+    """Returns the separator of a file's fields, "tab" as the character.
+
+    Raises:
+        InputError: it is none that can part fields.
+    """
+    sign = _NAMED_SEPARATORS.get(separator.lower(), separator)
+    if len(sign) != 1 or sign in '\r\n"\0':
+        raise InputError(
+            f"the separator {separator!r} is not one character",
+            name,
+            'Set for example ";" or "tab".',
+        )
+    return sign
 
 
 def shown_sign(sign: str) -> str:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from deidsearch.errors import InputError, did_you_mean
 from deidsearch.formats.lines import json_kind, open_bytes, without_surrogates
-from deidsearch.store.delimited import LONGEST_FIELD
+from deidsearch.store.delimited import LONGEST_FIELD, one_character, shown_sign
 
 # Told of a row that can't be read: file, line (0: the whole file), reason.
 Unreadable = Callable[[str, int, str], None]
@@ -158,10 +158,13 @@ class _Tally:
     def check(self, encoding: str) -> None:
         if self.num_undecodable > self.num_beyond_ascii:
             shown = "UTF-8" if encoding == "utf-8-sig" else encoding
+            mend = "Set corpus.encoding to what it was saved in, for example latin-1 or cp1252."
+            if ".parquet" in self._first:
+                mend = "Write the file anew: strings of Parquet are UTF-8."
             raise InputError(
                 f"the text is not {shown} (this and {self.num_undecodable - 1:,} other rows)",
                 self._first,
-                "Set corpus.encoding to what it was saved in, for example latin-1 or cp1252.",
+                mend,
             )
 
 
@@ -232,6 +235,9 @@ def _columns(source: CorpusSource, name: str, header: list[str]) -> tuple[int, i
     if text is None and len(header) == 1:
         text = header[0]
     text = text or "text"
+    for column in (text, source.id or "id"):
+        if header.count(column) > 1:
+            raise InputError(f"two columns are called {column!r}", name, "Rename one of them.")
     if text not in header:
         near = (
             did_you_mean(source.text, header)
@@ -251,22 +257,17 @@ def _read_delimited(
     source: CorpusSource, name: str, file: Path, encoding: str, is_tsv: bool, unreadable: Unreadable
 ) -> Iterator[tuple[str, str]]:
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_FIELD))
-    separator = source.separator or ("\t" if is_tsv else ",")
-    if len(separator) != 1:
-        separator = {"tab": "\t", "\\t": "\t"}.get(separator.lower(), separator)
+    separator = one_character(name, source.separator or ("\t" if is_tsv else ","))
     with _open_text(file, encoding, "") as lines:
-        try:
-            # strict: what isn't CSV is told and not guessed at.
-            reader = csv.reader(lines, delimiter=separator, strict=True)
-        except TypeError:
-            what = f"the separator {separator!r} is not one character"
-            raise InputError(what, name) from None
+        # strict: what isn't CSV is told and not guessed at.
+        reader = csv.reader(lines, delimiter=separator, strict=True)
         line = 1
         try:
             header = [column.strip() for column in next(reader, [])]
             if not header:
                 unreadable(name, 0, "the file is empty")
                 return
+            _check_one_column(header, name, separator)
             text, identity = _columns(source, name, header)
             while True:
                 line = reader.line_num + 1
@@ -286,11 +287,31 @@ def _read_delimited(
                 if _MARK in row[text] or _MARK in own:
                     unreadable(name, line, _not_text(encoding))
                     continue
-                yield own or f"{name}:{line}", row[text]
+                shown = own or f"{name}:{line}"
+                yield without_surrogates(shown), without_surrogates(row[text])
         except csv.Error as error:
             unreadable(name, line, _csv_reason(error))
         except _DAMAGED:
             raise _damaged(name, line) from None
+
+
+def _check_one_column(header: list[str], name: str, separator: str) -> None:
+    """Raises an error where a table's only column looks like several, or like a note."""
+    if len(header) != 1:
+        return
+    other = next((sign for sign in ";\t|," if sign in header[0] and sign != separator), None)
+    if other is not None:
+        raise InputError(
+            f"its one column looks like several, separated by {shown_sign(other)}",
+            f"{name}, line 1",
+            f"Set corpus.separator: {shown_sign(other)}.",
+        )
+    if " " in header[0] or len(header[0]) > 64:
+        raise InputError(
+            "the first line looks like text, not like the name of a column",
+            f"{name}, line 1",
+            "Add a line above it: text",
+        )
 
 
 def _csv_reason(error: csv.Error) -> str:
@@ -361,7 +382,7 @@ def _read_text(
         if _MARK in text:
             unreadable(name, 0, _not_text(encoding))
         else:
-            yield name, text
+            yield name, without_surrogates(text)
         return
     with _open_text(file, encoding, None) as lines:
         try:
@@ -369,7 +390,7 @@ def _read_text(
                 if _MARK in line:
                     unreadable(name, number, _not_text(encoding))
                 elif not line.isspace():
-                    yield f"{name}:{number}", line.rstrip("\n")
+                    yield f"{name}:{number}", without_surrogates(line.rstrip("\n"))
         except _DAMAGED:
             raise _damaged(name, number + 1) from None
 
@@ -394,7 +415,7 @@ def _read_parquet(
         text, identity = _columns(source, name, header)
         kind = parquet.schema_arrow.field(text).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_view(kind)):
             what = f"the column {header[text]!r} holds {kind}, not text"
             raise InputError(what, name, "Set corpus.text to the column of the text.")
         wanted = [header[text]] + ([header[identity]] if identity is not None else [])
@@ -414,6 +435,10 @@ def _read_parquet(
         except (pa.ArrowException, OSError):
             what = "the Parquet file is damaged from here on"
             raise InputError(what, f"{name}, row {row + 1}", "Copy or write it anew.") from None
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(getattr(pa.types, "is_string_view", lambda kind: False)(kind))
 
 
 def _values(column: pa.Array) -> list[Any]:

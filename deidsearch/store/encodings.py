@@ -9,9 +9,11 @@ import zlib
 from pathlib import Path
 
 from deidsearch.errors import InputError
+from deidsearch.formats.lines import without_surrogates
 
 # C1 controls: no list of names holds them, but Windows' curly quotes read as Latin-1 become them.
 _C1 = re.compile("[\x80-\x84\x86-\x9f]")
+_GZIP_MARK = b"\x1f\x8b"
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -52,6 +54,8 @@ def read_text(path: Path, encoding: str | None = None) -> str:
         InputError: the file can't be read, or the encoding is evidently another one.
     """
     raw = read_bytes(path)
+    if raw.startswith(_GZIP_MARK):
+        raise InputError("it is packed with gzip", path.name, "Add .gz to its name.")
     try:
         codec = codecs.lookup(encoding or "utf-8").name
     except (LookupError, ValueError):
@@ -87,10 +91,11 @@ def read_text(path: Path, encoding: str | None = None) -> str:
             f"{path.name}, line {line}",
             mend,
         ) from None
-    except LookupError:
+    except (LookupError, ValueError):
         raise InputError(
             f"{encoding!r} is no encoding of text", path.name, "Take for example utf-8 or latin-1."
         ) from None
+    text = without_surrogates(text)
     if codec.startswith("iso8859") and (found := _C1.search(text)):
         line = text.count("\n", 0, found.start()) + 1
         raise InputError(

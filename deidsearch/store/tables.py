@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deidsearch.errors import InputError, did_you_mean
-from deidsearch.store.delimited import NUMBER, DelimitedTable, Faults, shown_sign
+from deidsearch.store.delimited import NUMBER, DelimitedTable, Faults, one_character, shown_sign
 from deidsearch.store.encodings import read_bytes, read_text
 
 FORMATS = {
@@ -26,7 +26,6 @@ DEFAULT_COLUMN = "identifier"
 DEFAULT_COUNT = "count"
 # More than people or houses there are: beyond it a count is a slip, and sums would overflow.
 _LARGEST_COUNT = 1e12
-_NAMED_SEPARATORS = {"tab": "\t", "\\t": "\t"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +76,8 @@ def read_source(
     text = read_text(path, encoding)
     if kind == "txt" and separator is None:
         return _read_lines(path.name, text, column)
-    sign = _one_character(path.name, separator or ("\t" if kind == "tsv" else ","))
-    table = DelimitedTable(path.name, text, sign, is_default_sign=separator is None)
+    sign = one_character(path.name, separator or ("\t" if kind == "tsv" else ","))
+    table = DelimitedTable(path.name, text, sign)
     at = _column(path.name, table.header, column, default_column)
     count_at = _count_column(path.name, table.header, count)
     faults = Faults(path.name)
@@ -122,17 +121,6 @@ def _format(path: Path) -> str:
             f"Known are {', '.join(FORMATS)}, each also with .gz.",
         )
     return FORMATS[ending]
-
-
-def _one_character(name: str, separator: str) -> str:
-    separator = _NAMED_SEPARATORS.get(separator.lower(), separator)
-    if len(separator) != 1 or separator in '\r\n"':
-        raise InputError(
-            f"the separator {separator!r} is not one character",
-            name,
-            'Set for example ";" or "tab".',
-        )
-    return separator
 
 
 def _read_lines(name: str, text: str, column: str | None) -> SourceRows:
