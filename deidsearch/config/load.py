@@ -97,6 +97,7 @@ def load_grid(path: Path | str, overrides: Sequence[str] = ()) -> Grid:
     if found:
         raise InputError.many(_ordered(list(found.values())))
     warnings += _same_gold(config, lined)
+    warnings += _types_without_ceiling(cells, lined)
     places = {".".join(map(str, loc)): where for loc, where in lined.places.items()}
     return Grid(
         config,
@@ -324,6 +325,17 @@ def _check_rules(cell: Cell, lined: LinedYaml, faults: list[InputError]) -> None
     if len(config.dictionaries) > 64:
         faults.append(InputError("more than 64 types", lined.place(("dictionaries",))))
     _check_labels(config, lined, faults)
+
+
+def _types_without_ceiling(cells: Sequence[Cell], lined: LinedYaml) -> list[str]:
+    """Returns a warning where ceilings per type leave a type without one."""
+    found: dict[str, None] = {}
+    for cell in cells:
+        ceiling = cell.config.annotation.ceiling
+        if isinstance(ceiling, dict) and not cell.upper_bound:
+            found |= dict.fromkeys(name for name in cell.config.types if name not in ceiling)
+    where = lined.place(("annotation", "ceiling"))
+    return [f"{where}: {name} has no ceiling, so none of its words is ruled out." for name in found]
 
 
 def _same_gold(config: GridConfig, lined: LinedYaml) -> list[str]:

@@ -63,6 +63,15 @@ def parse_ceiling(text: str, types: tuple[str, ...]) -> float | dict[str, float]
             ceilings[name.strip()] = float(raw)
             if not 0 < ceilings[name.strip()] < float("inf"):
                 raise ValueError
+        missing = [name for name in types if name not in ceilings]
+        if missing:
+            raise InputError(
+                f"{', '.join(missing)} has no ceiling"
+                if len(missing) == 1
+                else f"{', '.join(missing)} have no ceilings",
+                where,
+                f"Name each type: {','.join(f'{name}=512' for name in types)}.",
+            )
         return ceilings
     except ValueError:
         raise InputError(
@@ -123,6 +132,12 @@ def annotate_corpus(
         else:
             rows = np.arange(num, dtype=np.int64)
             spans = annotation.mentions(0)
+            num_ambiguous = int(np.count_nonzero(annotation.has_ambiguous))
+            if num_ambiguous:
+                console.warn(
+                    f"{num_ambiguous:,} sentences hold words that stay ambiguous at this ceiling; "
+                    "those are not marked. Training leaves such sentences out (--training)."
+                )
         with console.step("writing", len(rows)) as advance:
             records = _records(
                 database, corpus.digest, corpus.sentences, rows, spans, config.types, advance

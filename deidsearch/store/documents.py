@@ -23,6 +23,7 @@ import pyarrow as pa
 from deidsearch.errors import InputError, did_you_mean
 from deidsearch.formats.lines import json_kind, open_bytes, without_surrogates
 from deidsearch.store.delimited import LONGEST_FIELD, one_character, shown_sign
+from deidsearch.store.encodings import codec_name
 
 # Told of a row that can't be read: file, line (0: the whole file), reason.
 Unreadable = Callable[[str, int, str], None]
@@ -182,11 +183,7 @@ def _kind(file: Path) -> str | None:
 
 
 def _encoding(source: CorpusSource, name: str) -> str:
-    try:
-        codec = codecs.lookup(source.encoding or "utf-8").name
-    except (LookupError, ValueError):
-        what = f"there is no encoding {source.encoding!r}"
-        raise InputError(what, name, "Take for example utf-8 or latin-1.") from None
+    codec = codec_name(source.encoding, name)
     # A byte order mark before the first character of a file is not text.
     return "utf-8-sig" if codec == "utf-8" else codec
 

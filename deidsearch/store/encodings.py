@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import gzip
 import re
 import zlib
@@ -13,6 +14,8 @@ from deidsearch.formats.lines import without_surrogates
 
 # C1 controls: no list of names holds them, but Windows' curly quotes read as Latin-1 become them.
 _C1 = re.compile("[\x80-\x84\x86-\x9f]")
+# Of names of hosts, or of nothing at all.
+_NO_FILES = ("undefined", "punycode", "idna")
 _GZIP_MARK = b"\x1f\x8b"
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -56,12 +59,7 @@ def read_text(path: Path, encoding: str | None = None) -> str:
     raw = read_bytes(path)
     if raw.startswith(_GZIP_MARK):
         raise InputError("it is packed with gzip", path.name, "Add .gz to its name.")
-    try:
-        codec = codecs.lookup(encoding or "utf-8").name
-    except (LookupError, ValueError):
-        raise InputError(
-            f"there is no encoding {encoding!r}", path.name, "Take for example utf-8 or latin-1."
-        ) from None
+    codec = codec_name(encoding, path.name)
     if codec in ("utf-8", "utf-8-sig"):
         if raw.startswith(_UTF16_MARKS):
             raise InputError("it is UTF-16, not UTF-8", path.name, "Set encoding: utf-16.")
@@ -104,6 +102,21 @@ def read_text(path: Path, encoding: str | None = None) -> str:
             "Set encoding: cp1252.",
         )
     return text
+
+
+def codec_name(encoding: str | None, where: str) -> str:
+    """Returns Python's own name of an encoding of text; None is UTF-8.
+
+    Raises:
+        InputError: there is none of that name, or it is none that files are written in.
+    """
+    with contextlib.suppress(LookupError, ValueError):
+        codec = codecs.lookup(encoding or "utf-8")
+        if getattr(codec, "_is_text_encoding", True) and codec.name not in _NO_FILES:
+            return codec.name
+    raise InputError(
+        f"there is no encoding {encoding!r}", where, "Take for example utf-8 or latin-1."
+    )
 
 
 def _is_utf8(raw: bytes) -> bool:

@@ -317,3 +317,106 @@ def test_a_full_or_simple_terminal_is_no_crash(world):
     environment["COLUMNS"] = "300"
     process = subprocess.run(command, cwd=world, capture_output=True, text=True, env=environment)
     assert process.returncode == 0 and "\\xe6ske" in process.stdout
+
+
+@pytest.mark.parametrize("name", ["../../../data", "a/b", "validation", "train", '""', "a b"])
+def test_a_test_set_needs_a_name_that_harms_nothing(world, name):
+    change(world, "test: {path: data/test.jsonl}", f"test: {{{name}: {{path: data/test.jsonl}}}}")
+    process = run("check", "grid.yaml", "--set", PACKAGED, cwd=world)
+    assert process.returncode == 2, process.stderr
+    assert "test set" in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "more", "message"),
+    [
+        ("n.csv", b"id;text\n1;Anna bor her, i dag\n", "", 'Set corpus.separator: ";"'),
+        ("n.csv", b"Anna bor her i dag\nBo bor her\n", "", "looks like text"),
+        ("n.csv", b"text,text\na,b\n", "", "two columns are called 'text'"),
+        ("n.csv", b"id,text\na,b\n", ', separator: "\\0"', "is not one character"),
+        ("n.csv", b"id,text\na,b\n", ", separator: '\u00a7'", 'Set corpus.separator: ","'),
+        ("n.jsonl", b"", "", "the corpus holds no document"),
+        ("n.jsonl.gz", b"", "", "the corpus holds no document"),
+    ],
+)
+def test_a_corpus_that_would_be_cut_wrongly_is_refused(world, name, content, more, message):
+    (world / "data" / name).write_bytes(content)
+    change(world, "path: data/notes.jsonl", f"path: data/{name}{more}")
+    process = run("check", "grid.yaml", "--set", PACKAGED, cwd=world)
+    assert process.returncode == 2, process.stderr
+    assert message in process.stderr and "fault of deidsearch" not in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("names.csv", b"identifier,count\n-,3\n", "no entry of the type 'NAME' is left"),
+        ("names.csv", b"\x1f\x8b\x08", "it is packed with gzip"),
+        ("dev.jsonl", b'{"id": 0, "tokens": [""], "ner": [[0, 0, "NAME"]]}\n', "blank tokens"),
+        (
+            "dev.jsonl",
+            b'{"id": 0, "text": "Anna", "spans": [{"start": 0, "end": 4, "label": "PER"}]}\n',
+            "'PER'",
+        ),
+    ],
+)
+def test_more_files_that_cannot_be_used(world, name, content, message):
+    assert message in faulty_file(world, name, content)
+
+
+@pytest.mark.parametrize("encoding", ["undefined", "punycode", "idna", "utf-7", "hex"])
+def test_odd_encodings_are_no_crash(world, encoding):
+    (world / "data/n.csv").write_bytes(b"text\n+2AA- Anna bor i Vig her nu i dag igen\n" * 3)
+    for old, new in (
+        ("path: data/notes.jsonl", f"path: data/n.csv, encoding: {encoding}"),
+        ("path: data/names.csv", f"path: data/names.csv, encoding: {encoding}"),
+    ):
+        text = (world / "grid.yaml").read_text(encoding="utf-8")
+        change(world, old, new)
+        for command in (["check"], ["explain"]):
+            words = ["anna"] if command == ["explain"] else []
+            process = run(*command, "grid.yaml", *words, "--set", PACKAGED, cwd=world)
+            assert process.returncode in (0, 2), process.stderr
+            assert "fault of deidsearch" not in process.stderr
+        (world / "grid.yaml").write_text(text, encoding="utf-8")
+
+
+def test_odd_words_names_and_places_are_told(world):
+    process = run("explain", "grid.yaml", " ", "--set", PACKAGED, cwd=world)
+    assert process.returncode == 2 and "no letter or digit" in process.stderr
+    process = run("init", "x" * 300, cwd=world)
+    assert process.returncode == 2 and "cannot be written" in process.stderr
+    os.symlink("nowhere", world / "link.yaml")
+    process = run("init", "link.yaml", cwd=world)
+    assert process.returncode == 2 and os.path.islink(world / "link.yaml")
+    process = run("annotate", "grid.yaml", "--ceiling", "NAME=1,STREET=2", "--out", "o.jsonl",
+                  cwd=world)  # fmt: skip
+    assert process.returncode == 2 and "LOCATION has no ceiling" in process.stderr
+    for output, said in (("q?x=1", "'?'"), ("a\\\\b", "which the store cannot")):
+        process = run("run", "grid.yaml", "--set", PACKAGED, "--set", f'output="{output}"',
+                      cwd=world)  # fmt: skip
+        assert process.returncode == 2 and said in process.stderr, process.stderr
+    (world / "notes.txt").write_text("mine")
+    process = run("check", "grid.yaml", "--set", PACKAGED, "--set",
+                  "tracking.uri=sqlite:///notes.txt", cwd=world)  # fmt: skip
+    assert process.returncode == 2 and "no SQLite database" in process.stderr
+    process = run("check", "grid.yaml", "--set", PACKAGED, "--set",
+                  "tracking.uri=sqlite:////nope/x.db", cwd=world)  # fmt: skip
+    assert process.returncode == 2 and "no folder" in process.stderr
+
+
+def test_a_command_whose_ctrl_c_is_ignored_still_ends_on_sigterm(world):
+    write_data(world / "data", sentences=40_000)
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", f"trap '' INT; exec {sys.executable} -m deidsearch.cli annotate "
+         "grid.yaml --ceiling 8 --out o.jsonl"],
+        cwd=world, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    end = time.monotonic() + 100
+    while not list(world.glob(".o.jsonl.*")) and time.monotonic() < end:
+        time.sleep(0.005)
+    process.terminate()
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert not list(world.glob(".o.jsonl.*"))
