@@ -171,7 +171,17 @@ def ui(grid: Path, overrides: tuple[str, ...], port: int, host: str) -> None:
     if host not in ("127.0.0.1", "localhost", "::1"):
         click.echo(f"Warning: {host} lets other machines read this sweep without a key.", err=True)
     loaded = load_grid(grid, overrides)
-    sys.exit(serve(loaded.output, resolve_uri(loaded.config.tracking.uri, loaded.base), host, port))
+    tracking = loaded.config.tracking
+    sys.exit(
+        serve(
+            loaded.output,
+            resolve_uri(tracking.uri, loaded.base),
+            host,
+            port,
+            experiment=tracking.experiment or loaded.config.name,
+            metric=loaded.config.search.metric,
+        )
+    )
 
 
 @cli.command()

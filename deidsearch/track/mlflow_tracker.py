@@ -7,6 +7,7 @@ from the files of the sweep.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -258,6 +259,8 @@ class MlflowTracker:
         return file.read_text().strip()
 
     def _find_experiment(self, name: str) -> str:
+        from mlflow.exceptions import MlflowException
+
         found = self._client.get_experiment_by_name(name)
         if found is None:
             place = None  # a server knows where its artifacts go
@@ -265,6 +268,9 @@ class MlflowTracker:
                 # MLflow's own choice beside a database is ./mlruns of whoever calls.
                 place = private_dir(self._output / "mlflow-artifacts").as_uri()
             made = str(self._client.create_experiment(name, artifact_location=place))
+            if self._is_default:
+                with contextlib.suppress(MlflowException):
+                    self._client.delete_experiment("0")  # the empty "Default", which only confuses
             # Otherwise the page opens on tables for traces of language models.
             self._client.set_experiment_tag(made, _KIND_TAG, "custom_model_development")
             return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -10,6 +11,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import quote, urlencode
+from urllib.request import urlopen
 
 from deidsearch.errors import InputError, RunError
 from deidsearch.files import private_dir
@@ -17,12 +20,22 @@ from deidsearch.quiet import silence
 from deidsearch.track.mlflow_tracker import store_uri
 
 
-def serve(output: Path, uri: str | None, host: str = "127.0.0.1", port: int = 5000) -> int:
+def serve(
+    output: Path,
+    uri: str | None,
+    host: str = "127.0.0.1",
+    port: int = 5000,
+    *,
+    experiment: str = "",
+    metric: str = "validation/f1",
+) -> int:
     """Returns the exit code of MLflow's server after the user has stopped it.
 
     Args:
         output: the sweep's folder.
         uri: the tracking store; None is the one in ``output``.
+        experiment: name of the sweep's experiment, whose cells are linked to.
+        metric: what the cells are sorted by.
         host: address to listen on.
         port: of the page.
 
@@ -63,8 +76,9 @@ def serve(output: Path, uri: str | None, host: str = "127.0.0.1", port: int = 50
         while process.poll() is None and not _answers(host, port):
             time.sleep(0.2)
         if process.poll() is None:
-            url = f"http://{host}:{port}/#/experiments"
-            sys.stderr.write(f"Runs and charts: {url} (stop with Ctrl-C)\n")
+            url = _link(f"http://{host}:{port}", experiment, metric)
+            sys.stderr.write(f"Runs by {metric}: {url}\n")
+            sys.stderr.write(f"Charts: {url}&compareRunsMode=CHART\nStop with Ctrl-C.\n")
             process.wait()
     except KeyboardInterrupt:
         return 0
@@ -75,6 +89,28 @@ def serve(output: Path, uri: str | None, host: str = "127.0.0.1", port: int = 50
         str(log),
         "Its log says why.",
     )
+
+
+def _link(server: str, experiment: str, metric: str) -> str:
+    """Returns the address of the experiment's cells, sorted by a metric.
+
+    Of itself the page opens on tables for language models and folds all cells under their sweep.
+    """
+    query = urlencode({"experiment_name": experiment})
+    path = "experiments"
+    # An error of any kind only costs the short way: the page of all experiments has a list.
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        address = f"{server}/api/2.0/mlflow/experiments/get-by-name?{query}"
+        with urlopen(address, timeout=30) as answer:
+            found = json.load(answer)["experiment"]["experiment_id"]
+        path = f"experiments/{found}/runs"
+    view = {
+        "searchFilter": "tags.kind = 'cell'",
+        "orderByKey": f"metrics.`{metric}`",
+        "orderByAsc": "false",
+        "workflowType": "machine_learning",
+    }
+    return f"{server}/#/{path}?{urlencode(view, quote_via=quote)}"
 
 
 def _private(path: str, flags: int) -> int:

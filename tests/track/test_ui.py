@@ -25,7 +25,7 @@ def test_the_address_is_said_once_it_answers_and_a_sigterm_ends_the_server(tmp_p
     code = (
         "import sys; from pathlib import Path; from deidsearch.cli import _end_like_ctrl_c\n"
         "from deidsearch.track.ui import serve; _end_like_ctrl_c()\n"
-        f"sys.exit(serve(Path({str(tmp_path)!r}), None, '127.0.0.1', {port}))"
+        f"sys.exit(serve(Path({str(tmp_path)!r}), None, '127.0.0.1', {port}, experiment='small'))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True,
@@ -34,7 +34,8 @@ def test_the_address_is_said_once_it_answers_and_a_sigterm_ends_the_server(tmp_p
     try:
         assert process.stderr is not None
         assert "starting" in process.stderr.readline()
-        assert f"http://127.0.0.1:{port}/" in process.stderr.readline()
+        told = process.stderr.readline()
+        assert f"Runs by validation/f1: http://127.0.0.1:{port}/#/experiments/1/runs?" in told
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as page:
             assert page.status == 200
         process.send_signal(signal.SIGTERM)
